@@ -84,7 +84,11 @@ func DecodeBody(contentType string, body []byte) (Document, error) {
 	case len(trimmed) == 0:
 		return Document{}, nil
 	case media == MediaJSON || trimmed[0] == '{':
-		return decodeJSON(body)
+		fields, err := ReadObject(body)
+		if err != nil && !errors.Is(err, ErrNotObject) {
+			return Document{}, Malformed(err)
+		}
+		return Document{Fields: fields, NotObject: err != nil}, nil
 	case !utf8.Valid(body):
 		return Document{}, Malformed(errNotUTF8)
 	case media == MediaForm:
@@ -126,17 +130,6 @@ func MediaType(contentType string) (string, error) {
 		Message: "This content type is not understood. Send application/json, application/x-www-form-urlencoded or text/plain.",
 		Issues:  []Issue{{"Content-Type", "must be " + MediaJSON + ", " + MediaForm + " or " + MediaText}},
 	}
-}
-
-func decodeJSON(body []byte) (Document, error) {
-	fields, err := ReadObject(body)
-	if errors.Is(err, ErrNotObject) {
-		return Document{NotObject: true}, nil
-	}
-	if err != nil {
-		return Document{}, Malformed(err)
-	}
-	return Document{Fields: fields}, nil
 }
 
 // decodeForm reads a form. A field may occur once; lists may occur often and are joined.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -57,16 +58,6 @@ func ReadList(s string) (items []any, is bool) {
 	return items, is && errors.Is(err, io.EOF)
 }
 
-// SplitList returns the texts of a list that is one text: a JSON array of strings, or texts
-// between commas.
-func SplitList(s string) []string {
-	texts, is := ReadTexts(s)
-	if !is {
-		texts = strings.Split(s, ",")
-	}
-	return texts
-}
-
 // ReadTexts is ReadList for strings alone.
 func ReadTexts(s string) (texts []string, is bool) {
 	items, is := ReadList(s)
@@ -83,8 +74,16 @@ func explain(data []byte, err error) error {
 	if !utf8.Valid(data) {
 		return errNotUTF8
 	}
-	if syntax := checkSyntax(data); syntax != nil {
-		return syntax
+	var discard json.RawMessage
+	errSyntax := json.Unmarshal(data, &discard)
+	if syntax, is := errors.AsType[*json.SyntaxError](errSyntax); is {
+		errSyntax = fmt.Errorf("%w (at byte %d)", errSyntax, syntax.Offset)
+		if formStart.Match(data) {
+			errSyntax = fmt.Errorf("it is no JSON but looks like a form; send that as %s: %w", MediaForm, errSyntax)
+		}
+	}
+	if errSyntax != nil {
+		return errSyntax
 	}
 	if !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return errSurrogate
@@ -97,19 +96,6 @@ func explain(data []byte, err error) error {
 
 // formStart matches the beginning of a form.
 var formStart = regexp.MustCompile(`^\s*[A-Za-z_]+=`)
-
-// checkSyntax returns a syntax error with its place.
-func checkSyntax(data []byte) error {
-	var discard json.RawMessage
-	err := json.Unmarshal(data, &discard)
-	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-		err = fmt.Errorf("%w (at byte %d)", err, syntax.Offset)
-		if formStart.Match(data) {
-			err = fmt.Errorf("it is no JSON but looks like a form; send that as %s: %w", MediaForm, err)
-		}
-	}
-	return err
-}
 
 // jsonReader builds values from tokens. The decoder rejects invalid UTF-8, half a surrogate pair,
 // and a key that occurs twice in one object.
@@ -251,6 +237,21 @@ func AppendJSON(dst []byte, value any) []byte {
 	switch value := value.(type) {
 	case Object:
 		return value.AppendJSON(dst)
+	case []Object:
+		dst = append(dst, '[')
+		for i, o := range value {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = o.AppendJSON(dst)
+		}
+		return append(dst, ']')
+	case json.RawMessage:
+		return append(dst, value...)
+	case int64:
+		return strconv.AppendInt(dst, value, 10)
+	case uint64:
+		return strconv.AppendUint(dst, value, 10)
 	case string:
 		if isPlain(value) {
 			return append(append(append(dst, '"'), value...), '"')

@@ -73,48 +73,12 @@ const maxShownFlaws = 4
 // Clean returns a text in the form that is stored and measured: line ends LF, NFC, no surrounding
 // white space. Characters that cannot be stored are removed and reported.
 func Clean(s string) (string, Flaw) {
-	if !plain(s) {
-		var bad Flaw
-		if s, bad = cleanSlow(s); bad != FlawNone {
-			return strings.TrimSpace(norm.NFC.String(s)), bad
-		}
-	}
-	return strings.TrimSpace(norm.NFC.String(s)), FlawNone
-}
-
-// plain reports whether s is valid UTF-8 without carriage returns and without characters that
-// cleanSlow may remove.
-func plain(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c < ' ':
-			if c != '\t' && c != '\n' {
-				return false
-			}
-		case c == 0x7f, c >= utf8.RuneSelf && suspicious(s[i:]):
-			return false
-		}
-	}
-	return utf8.ValidString(s)
-}
-
-// suspicious reports whether a text begins with the bytes of a C1 control, a
-// bidirectional control or a tag character.
-func suspicious(s string) bool {
-	switch {
-	case s[0] == 0xc2 && len(s) > 1:
-		return s[1] < 0xa0
-	case s[0] == 0xe2 && len(s) > 2:
-		return s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae || s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9
-	case s[0] == 0xf3 && len(s) > 2:
-		return s[1] == 0xa0 && (s[2] == 0x80 || s[2] == 0x81)
-	}
-	return false
-}
-
-func cleanSlow(s string) (string, Flaw) {
 	bad := FlawNone
-	if !utf8.ValidString(s) {
+	valid := utf8.ValidString(s)
+	if valid && !strings.ContainsFunc(s, func(r rune) bool { return isControl(r) || isTag(r) || isBidi(r) }) {
+		return strings.TrimSpace(norm.NFC.String(s)), FlawNone
+	}
+	if !valid {
 		bad = flawUTF8
 		s = strings.ToValidUTF8(s, "")
 	}
@@ -131,7 +95,7 @@ func cleanSlow(s string) (string, Flaw) {
 			bad = class.flaw.naming(found)
 		}
 	}
-	return s, bad
+	return strings.TrimSpace(norm.NFC.String(s)), bad
 }
 
 // without returns s without the characters of a class, and the first of those.
@@ -173,7 +137,7 @@ const (
 )
 
 func isBidi(r rune) bool {
-	return r == bidiPop || r == bidiPopIsolate || strings.ContainsRune(bidiEmbeddings+bidiIsolates, r)
+	return r >= utf8.RuneSelf && (r == bidiPop || r == bidiPopIsolate || strings.ContainsRune(bidiEmbeddings+bidiIsolates, r))
 }
 
 // balanced reports whether each bidirectional control is closed in its own line by

@@ -2,11 +2,11 @@ package resource
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -291,25 +291,24 @@ func (f *profileForm) Answer(c *op.Call, view *view.View, r *command.Result) err
 		c.Charge()
 	}
 	c.Out.Set(op.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
-	return c.Answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst = write.AppendNotes(dst, f.Notes)
-		shown, err := view.AppendProfile(append(slices.Clip(dst), `,"agent":`...), f.change.AgentKey)
-		if err == nil {
-			dst = shown
-		} else if !errors.Is(err, state.ErrNotFound) { // not found if it is deleted
-			return nil, fmt.Errorf("show a profile: %w", err)
-		}
-		if r.KeyIssued {
-			dst = append(append(append(dst, `,"edit_key":"`...), f.key...), '"')
-		}
-		if r.RecoveryIssued {
-			dst = append(append(append(dst, `,"recovery_key":"`...), f.recoveryKey...), '"')
-		}
-		if secret != "" {
-			dst = append(append(append(dst, `,"notify_secret":"`...), secret...), '"')
-		}
-		return append(dst, '}'), nil
-	})
+	answer := wire.Object{{"notes", wire.NonNil(f.Notes)}}
+	shown, err := view.AppendProfile(nil, f.change.AgentKey)
+	switch {
+	case err == nil:
+		answer = answer.With("agent", json.RawMessage(shown))
+	case !errors.Is(err, state.ErrNotFound): // not found if it is deleted
+		return fmt.Errorf("show a profile: %w", err)
+	}
+	if r.KeyIssued {
+		answer = answer.With("edit_key", f.key)
+	}
+	if r.RecoveryIssued {
+		answer = answer.With("recovery_key", f.recoveryKey)
+	}
+	if secret != "" {
+		answer = answer.With("notify_secret", secret)
+	}
+	return c.AnswerObject(http.StatusCreated, answer)
 }
 
 // webhookSecret returns the secret of the receiver that the call has set. It is for the holder of the

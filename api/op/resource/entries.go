@@ -3,7 +3,6 @@ package resource
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -219,20 +218,15 @@ func asQuery(o wire.Object) wire.Object {
 	params := append(make(wire.Object, 0, 2+len(o)), wire.Object{{"action", "publish"}, {"confirm", "write"}}...)
 	for _, m := range o {
 		if tags, isList := m.Value.([]string); isList {
-			m.Value = joinTags(tags)
+			joined := strings.Join(tags, ",")
+			if strings.Count(joined, ",") >= len(tags) { // a tag has a comma itself
+				joined = string(wire.AppendJSON(nil, tags))
+			}
+			m.Value = joined
 		}
 		params = append(params, m)
 	}
 	return params
-}
-
-// joinTags makes a text of tags: with commas between them, or an array if a tag has a comma itself.
-func joinTags(tags []string) string {
-	joined := strings.Join(tags, ",")
-	if strings.Count(joined, ",") >= len(tags) {
-		joined = string(wire.AppendJSON(nil, tags))
-	}
-	return joined
 }
 
 func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
@@ -317,39 +311,30 @@ var knownChannels = []struct{ name, description string }{
 // listChannels serves GET /api/channels: the most recently active channels first,
 // then the known ones without entries, with lastEntryAt null.
 var listChannels = read.Handler(op.FreshnessParams, nil, func(c *op.Call, _ *read.Params) error {
-	return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return append(appendChannels(read.BeginNotes(c, dst), c.View().Channels()), '}'), nil
-	})
+	answer := wire.Object{{"channels", channelRows(c.View().Channels())}}
+	if len(c.Notes) > 0 {
+		answer = append(wire.Object{{"notes", c.Notes}}, answer...)
+	}
+	return c.AnswerObject(http.StatusOK, answer)
 })
 
-// appendChannels appends the answer without its end: at most command.MaxChannels channels.
-func appendChannels(dst []byte, active []view.Channel) []byte {
+// channelRows returns at most command.MaxChannels channels.
+func channelRows(active []view.Channel) []wire.Object {
 	described := make(map[string]string, len(knownChannels))
 	for _, known := range knownChannels {
 		described[known.name] = known.description
 	}
-	dst = append(dst, `"channels":[`...)
-	add := func(name, entries, lastEntryAt, description string) {
-		if dst[len(dst)-1] == '}' {
-			dst = append(dst, ',')
-		}
-		dst = wire.AppendJSON(append(dst, `{"name":`...), name)
-		dst = append(append(dst, `,"entries":`...), entries...)
-		dst = append(append(dst, `,"lastEntryAt":`...), lastEntryAt...)
-		dst = append(wire.AppendJSON(append(dst, `,"description":`...), description), '}')
-	}
-	listed := min(len(active), command.MaxChannels)
-	for _, ch := range active[:listed] {
-		add(ch.Name, strconv.FormatUint(ch.Entries, 10), strconv.FormatInt(ch.LastEntryAt, 10), described[ch.Name])
+	rows := make([]wire.Object, 0, len(active)+len(knownChannels))
+	for _, ch := range active {
+		rows = append(rows, wire.Object{{"name", ch.Name}, {"entries", ch.Entries}, {"lastEntryAt", ch.LastEntryAt}, {"description", described[ch.Name]}})
 		delete(described, ch.Name)
 	}
 	for _, known := range knownChannels {
-		if _, unlisted := described[known.name]; unlisted && listed < command.MaxChannels {
-			add(known.name, "0", "null", known.description)
-			listed++
+		if _, unlisted := described[known.name]; unlisted {
+			rows = append(rows, wire.Object{{"name", known.name}, {"entries", 0}, {"lastEntryAt", nil}, {"description", known.description}})
 		}
 	}
-	return append(dst, ']')
+	return rows[:min(len(rows), command.MaxChannels)]
 }
 
 func (e *entryForm) Preview(view *view.View, cmd command.Payload) (wire.Object, error) {

@@ -115,7 +115,11 @@ func (f *follower) readKinds(l *read.Params) {
 		return
 	}
 	f.kinds = make([]bool, len(state.EventNames))
-	for _, name := range wire.SplitList(s) {
+	names, is := wire.ReadTexts(s)
+	if !is {
+		names = strings.Split(s, ",")
+	}
+	for _, name := range names {
 		kind := slices.Index(state.EventNames[:], wire.Word(name))
 		if kind <= 0 {
 			l.Problems.Add("event", "must be one or more of these, separated by commas: %s", strings.Join(state.EventNames[1:], ", "))

@@ -105,8 +105,12 @@ func home(c *op.Call, h *homeCall) error {
 		_, _, err := answerHome(c, h, now)
 		return err
 	}
-	if err := h.identify(c); err != nil {
-		return err
+	h.prefs.AgentKey = h.key
+	if key := c.BearerKey(); key != "" {
+		var err error
+		if h.prefs.ByKey, err = c.View().HasKey(h.key, op.HashSecret(key)); err != nil {
+			return err
+		}
 	}
 	if h.wait > 0 {
 		if err := waitForNews(c, h); err != nil {
@@ -130,15 +134,6 @@ func home(c *op.Call, h *homeCall) error {
 	tag, until, err := answerHome(c, h, max(h.since, view.Time()))
 	if err == nil && keep {
 		c.Env.HomeTags.Put(string(key), strconv.FormatInt(until, 10)+" "+tag)
-	}
-	return err
-}
-
-// identify finds out whether the call has the key of the agent.
-func (h *homeCall) identify(c *op.Call) (err error) {
-	h.prefs.AgentKey = h.key
-	if key := c.BearerKey(); key != "" {
-		h.prefs.ByKey, err = c.View().HasKey(h.key, op.HashSecret(key))
 	}
 	return err
 }

@@ -223,18 +223,11 @@ func (w *homeWriter) proven(is bool, err error) {
 }
 
 func (w *homeWriter) topic(t view.Topic) {
-	w.raw(`{"topic":`)
-	w.dst = wire.AppendJSON(w.dst, t.Name)
-	w.number(`,"entries":`, int64(t.Entries))
-	w.number(`,"lastEntryAt":`, t.LastEntryAt)
-	w.raw("}")
+	w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastEntryAt}}.AppendJSON(w.dst)
 }
 
 func (w *homeWriter) partner(p view.Partner) {
-	w.raw(`{"agent":`)
-	w.dst = wire.AppendJSON(w.dst, p.Agent)
-	w.number(`,"at":`, p.At)
-	w.raw(`,"entryId":"` + state.EntryID(p.Entry) + `","theyWroteLast":` + strconv.FormatBool(p.Theirs) + "}")
+	w.dst = wire.Object{{"agent", p.Agent}, {"at", p.At}, {"entryId", state.EntryID(p.Entry)}, {"theyWroteLast", p.Theirs}}.AppendJSON(w.dst)
 }
 
 // heartbeat returns the next call of home.

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -340,7 +341,8 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the result of that call"
 	w := write.Written{Location: "/api/jobs/" + state.FormatID(state.TypeJob, r.Entry), Before: before}
 	if r.Outcome == command.OutcomeUnchanged {
-		return j.answerNone(c)
+		notes := append([]string{"No open job fits, or you have held all that do: nothing was written, and the request_id is free."}, j.Notes...)
+		return c.AnswerObject(http.StatusOK, wire.Object{{"job", nil}, {"duplicate", false}, {"notes", notes}})
 	}
 	if j.next != nil {
 		j.next.pass = nil

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -179,10 +178,4 @@ func (j *jobForm) take() command.Payload {
 		return nil
 	}
 	return &command.TakeJob{Author: j.Author, Note: j.note.Value, TTL: j.ttl, Jobs: j.next.candidates, Next: j.next.selection}
-}
-
-// answerNone answers that no job fits.
-func (j *jobForm) answerNone(c *op.Call) error {
-	notes := append([]string{"No open job fits, or you have held all that do: nothing was written, and the request_id is free."}, j.Notes...)
-	return c.AnswerObject(http.StatusOK, wire.Object{{"job", nil}, {"duplicate", false}, {"notes", notes}})
 }

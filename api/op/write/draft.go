@@ -97,9 +97,10 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 	from := identify(c, f)
 	run := func() error {
 		if f.Dry {
-			if err := chargeDryRun(c); err != nil {
+			if err := c.WithinBudget(c.Env.Guard.DryRuns, "dry-runs", "Too many dry runs from your address."); err != nil {
 				return Explain(c, d, err)
 			}
+			c.UseBudget(c.Env.Guard.DryRuns, 1)
 		}
 		switch {
 		case f.Problems.Any():
@@ -351,43 +352,30 @@ func Answer(c *op.Call, f *Form, view *view.View, r *command.Result, w *Written)
 	status := http.StatusCreated
 	if r.Outcome == command.OutcomeDuplicate {
 		status = http.StatusOK
-		f.noteRepeated(r.Differs, w)
+		sent := FieldRequestID.Name
+		if f.Doc.MessageID != "" {
+			sent = "messageId"
+		}
+		note := "This " + sent + " was used before"
+		if r.Differs {
+			note += " with other content: this is " + w.Before + ", and nothing new was written."
+		} else {
+			note += ": this is " + w.Before + "."
+		}
+		f.Notes = append(f.Notes, note)
 		c.Charge()
 	} else if err := f.noteName(view, c.Admission.Standing); err != nil {
 		return err
 	}
 	c.Out.Set(op.HeaderLocation, w.Location)
 	return c.Answer(status, func(dst []byte) ([]byte, error) {
-		dst, err := w.Show(append(AppendNotes(dst, f.Notes), ','))
+		dst, err := w.Show(append(wire.AppendJSON(append(dst, `{"notes":`...), wire.NonNil(f.Notes)), ','))
 		if err != nil {
 			return nil, fmt.Errorf("show what %d wrote: %w", r.Entry, err)
 		}
 		dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
 		return append(dst, '}'), nil
 	})
-}
-
-// noteRepeated notes that a request_id was used before.
-func (f *Form) noteRepeated(differs bool, w *Written) {
-	note := "This " + FieldRequestID.Name + " was used before"
-	if f.Doc.MessageID != "" {
-		note = "This messageId was used before"
-	}
-	if differs {
-		note += " with other content: this is " + w.Before + ", and nothing new was written."
-	} else {
-		note += ": this is " + w.Before + "."
-	}
-	f.Notes = append(f.Notes, note)
-}
-
-// AppendNotes begins the answer to a write with its notes.
-func AppendNotes(dst []byte, notes []string) []byte {
-	dst = append(dst, `{"notes":`...)
-	if len(notes) == 0 {
-		return append(dst, `[]`...)
-	}
-	return wire.AppendJSON(dst, notes)
 }
 
 // messageScope keeps the keys made of messageIds apart from request_ids: no scope

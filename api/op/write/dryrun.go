@@ -64,15 +64,6 @@ func TakeDryRun(doc *wire.Document, pairs []wire.Pair) {
 	doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, flagOf(pairs[at].Value)})
 }
 
-// chargeDryRun counts a dry run against its sender.
-func chargeDryRun(c *op.Call) error {
-	err := c.WithinBudget(c.Env.Guard.DryRuns, "dry-runs", "Too many dry runs from your address.")
-	if err == nil {
-		c.UseBudget(c.Env.Guard.DryRuns, 1)
-	}
-	return err
-}
-
 // rehearse is the second half of a dry run without problems.
 func rehearse(c *op.Call, d Draft) error {
 	f, cmd := d.Shared(), d.Command()

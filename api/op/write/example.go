@@ -88,6 +88,8 @@ func ExampleOf(d Draft, view *view.View, now time.Time, needed bool) (wire.Objec
 func (e *Example) finish(f *Form) (wire.Object, []string) {
 	var notes []string
 	o := slices.Clone(e.fields)
+	key, _ := f.Doc.Get(FieldEditKey.Name).(string)
+	keyInBody := !f.Body.InURL && !f.Problems.Has(FieldEditKey.Name) && strings.TrimSpace(key) != ""
 	keyOfHeader := f.Body.InURL && slices.Contains(e.open, FieldEditKey.Name)
 	switch open := slices.DeleteFunc(e.open, func(name string) bool {
 		return name == FieldDryRun.Name || keyOfHeader && name == FieldEditKey.Name
@@ -105,7 +107,7 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 	if keyOfHeader {
 		notes = append(notes, "The example is a dry run without your key, which is never in a URL: send it "+op.KeyInHeader+", then leave out dry_run.")
 	}
-	if !o.Has(FieldEditKey.Name) && (f.keyInBody() || f.Body.NeedsKey && len(f.Author.Proof.Key) == 0) {
+	if !o.Has(FieldEditKey.Name) && (keyInBody || f.Body.NeedsKey && len(f.Author.Proof.Key) == 0) {
 		notes = append(notes, wire.KeyLeftOut)
 	}
 	if f.Body.Wrap != nil {

@@ -28,7 +28,12 @@ func Examine(c *op.Call, cmd command.Payload) (err error) {
 // leader, proposing the command fails.
 func Admit(c *op.Call, cmd command.Payload) error {
 	err, a := Examine(c, cmd), &c.Admission
-	if err == nil && (a.Repeats && mayBeOver(cmd) || len(a.Lost) > 0) {
+	mayBeOver := false // the record of the earlier request: profiles change, and reports are dropped
+	switch cmd.(type) {
+	case *command.Register, *command.Report:
+		mayBeOver = a.Repeats
+	}
+	if err == nil && (mayBeOver || len(a.Lost) > 0) {
 		if fresh := c.Await(op.Freshness{Strong: true}) == nil; fresh {
 			c.Release()
 			err = Examine(c, cmd)
@@ -42,16 +47,6 @@ func Admit(c *op.Call, cmd command.Payload) error {
 	by, _ := command.SignatureOf(cmd)
 	by.Proof.Policy = a.Policy.Revision
 	return policyError(c)
-}
-
-// mayBeOver reports whether the record of an earlier request may expire, so that the command
-// would no longer be a repeat: profiles change, and reports are dropped.
-func mayBeOver(cmd command.Payload) bool {
-	switch cmd.(type) {
-	case *command.Register, *command.Report:
-		return true
-	}
-	return false
 }
 
 // policyError returns the error of a policy that rejects the judged command, or nil.

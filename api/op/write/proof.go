@@ -71,12 +71,6 @@ func (f *Form) ReadKey() {
 	}
 }
 
-// keyInBody reports whether the body has a key.
-func (f *Form) keyInBody() bool {
-	key, _ := f.Doc.Get(FieldEditKey.Name).(string)
-	return !f.Body.InURL && !f.Problems.Has(FieldEditKey.Name) && strings.TrimSpace(key) != ""
-}
-
 // Prove completes the proof of a write's name by that of the request. A key in the body
 // has priority over the header; the address of a link proves no name.
 func Prove(c *op.Call, f *Form, from command.Sender) {
