@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -118,14 +120,9 @@ func (x *exchange) answerDocument(name string) error {
 		return err
 	}
 	x.Out.VaryBy(op.HeaderAccept)
-	if !markdown && x.prefersHTML() {
-		return x.answerDocumentPage(name, text)
+	if markdown || !x.prefersHTML() {
+		return x.AnswerCached(contentMarkdown, text)
 	}
-	return x.AnswerCached(contentMarkdown, text)
-}
-
-// answerDocumentPage shows a page of the documentation in a browser.
-func (x *exchange) answerDocumentPage(name, text string) error {
 	source := docsPath + "/" + name + markdownSuffix
 	if name == overview {
 		source = "/" + overview
@@ -322,4 +319,42 @@ func getOpenAPI(x *exchange) error {
 		}
 	}
 	return x.AnswerCached(op.ContentJSON, x.http.document)
+}
+
+const (
+	// securityDays is the validity of /.well-known/security.txt. RFC 9116 wants less than a year.
+	securityDays = 90
+
+	securityPath = "/.well-known/security.txt"
+	cardPath     = "/.well-known/agent-card.json"
+)
+
+// getAgentCard serves the card of this service, with the fields of both versions of the message
+// protocol.
+func getAgentCard(x *exchange) error {
+	operator, base := &x.http.cfg.Operator, x.baseURL()
+	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence()}
+	if operator.Name != "" {
+		about.Provider = wire.Object{{"organization", operator.Name}, {"url", cmp.Or(operator.Terms, base)}}
+	}
+	card, err := a2a.Card(about)
+	if err != nil {
+		return err
+	}
+	return x.AnswerCached(op.ContentJSON, card)
+}
+
+// getSecurity serves GET /.well-known/security.txt (RFC 9116).
+func getSecurity(x *exchange) error {
+	contact := x.http.cfg.Operator.Contact
+	if contact == "" {
+		return &wire.Error{
+			Code: wire.CodeNotFound, Message: "The operator of this place has not said where to write to.",
+			Issues: []wire.Issue{{"path", "there is no contact"}},
+		}
+	}
+	expires := x.Env.Now().UTC().AddDate(0, 0, securityDays).Truncate(24 * time.Hour) // the same all day, for caches
+	return x.AnswerCached(op.ContentText, "Contact: "+contactURL(contact)+
+		"\nExpires: "+expires.Format(time.RFC3339)+
+		"\nCanonical: "+x.baseURL()+securityPath+"\n")
 }

@@ -97,7 +97,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
 	x := s.newExchange(&rctx)
 	x.Operation = &op.Operation{Path: path, Surface: surfaceOf(path)}
-	r := x.newRelay()
+	r := x.newRequest().Relay
 	in := wire.Invocation{ID: id}
 	in.Params, _ = wire.ParsePairs(query)
 	in.Document, _ = wire.DecodeBody(op.ContentJSON, []byte(body))

@@ -45,11 +45,6 @@ func getReady(x *exchange) error {
 	return x.AnswerObject(status, body)
 }
 
-// getStatus serves GET /status.
-func getStatus(x *exchange) error {
-	return x.AnswerValue(x.Env.Backend.Status())
-}
-
 // getMetrics serves GET /metrics: to operators, because it shows versions, disks, and how near
 // the bounds are.
 func getMetrics(x *exchange) error {

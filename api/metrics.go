@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -43,10 +42,6 @@ func newMetrics() *metrics {
 			Help: "Requests that name their client in a header which the node does not use, because of --trusted-proxies.",
 		}),
 	}
-}
-
-func (m *metrics) register(registry prometheus.Registerer) error {
-	return errors.Join(registry.Register(m.durations), registry.Register(m.inFlight), registry.Register(m.proxied))
 }
 
 // observe counts one answered request. Its labels are bounded: templates, known

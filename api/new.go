@@ -30,7 +30,7 @@ func New(cfg Config) (*Server, error) {
 		registry = prometheus.NewRegistry()
 	}
 	measured := newMetrics()
-	if err := measured.register(registry); err != nil {
+	if err := errors.Join(registry.Register(measured.durations), registry.Register(measured.inFlight), registry.Register(measured.proxied)); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
 	cfg.Limits.Connections = cmp.Or(cfg.Limits.Connections, MaxConnections)
@@ -50,7 +50,16 @@ func New(cfg Config) (*Server, error) {
 		table:       routes(),
 		exposition:  exposition(registry),
 	}
-	if err := s.prepare(); err != nil {
+	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
+	operator := cfg.Operator.sentence()
+	s.site = page.New(operator)
+	if s.pages, err = readPages(operator); err != nil {
+		return nil, err
+	}
+	if s.tools, err = s.newTools(); err != nil {
+		return nil, err
+	}
+	if s.encodings, err = newEncodings(); err != nil {
 		return nil, err
 	}
 	s.router = s.newRouter()
@@ -58,21 +67,6 @@ func New(cfg Config) (*Server, error) {
 	s.Waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.Writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
-}
-
-// prepare builds the documents, cards and encoders that answers need.
-func (s *Server) prepare() (err error) {
-	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
-	operator := s.cfg.Operator.sentence()
-	if s.pages, err = readPages(operator); err != nil {
-		return err
-	}
-	if s.tools, err = s.newTools(); err != nil {
-		return err
-	}
-	s.site = page.New(operator)
-	s.encodings, err = newEncodings()
-	return err
 }
 
 // newRouter registers the table of operations with Fiber.

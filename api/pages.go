@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -22,11 +23,6 @@ const (
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )
 
-// getRobots serves GET /robots.txt: the operator's text.
-func getRobots(x *exchange) error {
-	return x.AnswerText(http.StatusOK, op.ContentText, x.http.cfg.Robots)
-}
-
 // pageRoutes are the pages for people. They run the operations of the interface.
 func pageRoutes() []route {
 	row := func(method, path, id string, serve func(*exchange) error) route {
@@ -38,7 +34,7 @@ func pageRoutes() []route {
 	}
 	return append(table,
 		row(http.MethodGet, page.AssetPath+":file", "pageAsset", getAsset),
-		row(http.MethodGet, "/robots.txt", "getRobots", getRobots),
+		row(http.MethodGet, "/robots.txt", "getRobots", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, x.http.cfg.Robots) }),
 		row(http.MethodGet, "/favicon.ico", "pageIcon", func(x *exchange) error { return x.answerPageReply(x.http.site.Icon()) }),
 	)
 }
@@ -49,16 +45,16 @@ type pageRequest struct{ *request }
 var _ page.Request = pageRequest{}
 
 func (r pageRequest) Path() string {
-	path := string(r.x.rctx.URI().PathOriginal())
-	if query := r.x.rctx.URI().QueryString(); len(query) > 0 {
+	path := string(r.rctx.URI().PathOriginal())
+	if query := r.rctx.URI().QueryString(); len(query) > 0 {
 		path += "?" + string(query)
 	}
 	return path
 }
 
-func (r pageRequest) Index() uint64 { return r.x.View().Index() }
+func (r pageRequest) Index() uint64 { return r.View().Index() }
 func (r pageRequest) EventID() string {
-	view := r.x.View()
+	view := r.View()
 	return state.FormatEventID(view.ClusterID(), view.EventsEnd().EventPlace)
 }
 func (r pageRequest) Now() time.Time { return r.Env.Now() }
@@ -66,24 +62,22 @@ func (r pageRequest) Node() string   { return r.Env.Backend.NodeName() }
 
 func (r pageRequest) Owned(name string) (bool, error) {
 	// A deleted profile keeps its name.
-	s, err := r.x.View().Standing(command.Signature{AgentKey: text.Fold(name), Proof: &command.Proof{}})
+	s, err := r.View().Standing(command.Signature{AgentKey: text.Fold(name), Proof: &command.Proof{}})
 	return s.Registered, err
 }
 
 func (r pageRequest) Welcome() (string, error) {
-	set, err := r.x.View().Settings()
+	set, err := r.View().Settings()
 	return set.Welcome, err
 }
 
 // newPageRequest prepares a request for a page. The page is counted, and not the calls that it
 // runs. The address of a browser never proves the name of a write.
 func (x *exchange) newPageRequest() pageRequest {
-	r := x.newRelay()
-	r.Page = true
-	if r.Origin == "" {
-		r.Origin = "null"
-	}
-	return pageRequest{&request{r, x}}
+	r := x.newRequest()
+	r.Relay.Page = true
+	r.Relay.Origin = cmp.Or(r.Relay.Origin, "null")
+	return pageRequest{r}
 }
 
 // answerRoute answers with a page, within the budget of the client's address.

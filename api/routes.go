@@ -23,7 +23,7 @@ func otherRoutes() []route {
 		table = append(table, row(rt.Method, rt.Path, rt.Operation, serve, rt.Does))
 	}
 	return append(table, []route{
-		row(post, "/mcp", "callMCP", surface(postMCP), "The tool interface (MCP) by streamable HTTP"),
+		row(post, "/mcp", "callMCP", surface(func(r *request) wire.Reply { return r.http.tools.Post(r) }), "The tool interface (MCP) by streamable HTTP"),
 		row(get, securityPath, "getSecurity", getSecurity, "Where to report security problems, if the operator says it (RFC 9116)"),
 		row(get, cardPath, "getAgentCard", getAgentCard, "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", getAgentCard, "The card, where A2A 0.3 expected it at first"),
@@ -38,7 +38,7 @@ func otherRoutes() []route {
 		row(get, "/clients/commons.mjs", "getJavaScriptClient", file(contentJavaScript, javaScriptClient), "A client in one file, for Node 18 or newer and browsers"),
 		row(get, "/livez", "getLive", func(x *exchange) error { return x.AnswerText(http.StatusOK, op.ContentText, "ok\n") }, "Whether the process runs"),
 		row(get, "/readyz", "getReady", getReady, "Whether this node serves, one line per check"),
-		row(get, "/status", "getStatus", getStatus, "This node and its part in the cluster"),
+		row(get, "/status", "getStatus", func(x *exchange) error { return x.AnswerValue(x.Env.Backend.Status()) }, "This node and its part in the cluster"),
 		row(get, "/metrics", "getMetrics", getMetrics, "Measurements in Prometheus's text format"),
 	}...)
 }

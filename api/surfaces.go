@@ -13,9 +13,9 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// newRelay prepares to run operations for the client of this request. A call that ran one is
+// newRequest prepares to run operations for the client of this request. A call that ran one is
 // not counted itself. It is called on the goroutine that answers the request.
-func (x *exchange) newRelay() *op.Relay {
+func (x *exchange) newRequest() *request {
 	if x.Relay == nil {
 		x.Relay = &op.Relay{
 			Env: x.Env, Surface: surfaceOf(x.Template()), Caller: x.Origin(),
@@ -23,14 +23,11 @@ func (x *exchange) newRelay() *op.Relay {
 			Authorization: x.Header(op.HeaderAuthorization), Origin: x.Header(op.HeaderOrigin), Trace: x.Trace,
 		}
 	}
-	return x.Relay
+	return &request{x}
 }
 
 // request is a call of a surface that runs operations.
-type request struct {
-	*op.Relay
-	x *exchange
-}
+type request struct{ *exchange }
 
 var (
 	_ a2a.Request = (*request)(nil)
@@ -40,7 +37,7 @@ var (
 // surface returns the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	return func(x *exchange) error {
-		reply := serve(&request{x.newRelay(), x})
+		reply := serve(x.newRequest())
 		if reply.Cause != nil {
 			x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
 		}
@@ -59,16 +56,16 @@ func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	}
 }
 
-func (r *request) Header(name string) string   { return r.x.Header(name) }
-func (r *request) Param(name string) string    { return r.x.Param(name) }
-func (r *request) Query() ([]wire.Pair, error) { return r.x.Query() }
-func (r *request) Body() []byte                { return r.x.rctx.Request.Body() }
-func (r *request) BaseURL() string             { return r.x.baseURL() }
-func (r *request) Sender() string              { return r.Env.Backend.Fingerprint(r.Caller.Addr) }
+func (r *request) Body() []byte   { return r.rctx.Request.Body() }
+func (r *request) Sender() string { return r.Env.Backend.Fingerprint(r.Relay.Caller.Addr) }
+
+func (r *request) Perform(operation string, in wire.Invocation) wire.Performed {
+	return r.Relay.Perform(operation, in)
+}
 
 func (r *request) HeadersWith(prefix string) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
-		for name, value := range r.x.rctx.Request.Header.All() {
+		for name, value := range r.rctx.Request.Header.All() {
 			if key := string(name); strings.HasPrefix(key, prefix) && !yield(key, string(value)) {
 				return
 			}
@@ -91,10 +88,7 @@ func (s *Server) newTools() (*mcp.Server, error) {
 	})
 }
 
-// postMCP serves POST /mcp.
-func postMCP(r *request) wire.Reply { return r.x.http.tools.Post(r) }
-
 // Draft returns the problems and the example of the entry of a message.
 func (r *request) Draft(doc *wire.Document) *wire.Error {
-	return resource.DraftMessage(&r.x.Call, r.Env.Now(), doc)
+	return resource.DraftMessage(&r.Call, r.Env.Now(), doc)
 }

@@ -65,7 +65,10 @@ func fillSearch(p *builder, answer []byte) error {
 	}
 	if len(p.words) > 0 && len(p.words) <= maxAnyWords {
 		anyWord := given(p.r, "mode") == "any"
-		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", p.anyWord(), anyWord}}
+		// The search for any of the words takes no phrase and no since.
+		words := strings.Join(strings.Fields(strings.ReplaceAll(given(p.r, "q"), `"`, " ")), " ")
+		best := here(p.r, replaced(without(passed(p.r, filters), "since"), "q", words, "mode", "any"))
+		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", best, anyWord}}
 	}
 	switch n := l.shown; {
 	case l.Rows == "":
@@ -85,13 +88,6 @@ func fillSearch(p *builder, answer []byte) error {
 
 // maxAnyWords is command.MaxAllValues, the maximum of words in a search for any of them.
 const maxAnyWords = 16
-
-// anyWord returns the address of the search for any of the words: it takes no phrase and no since.
-func (p *builder) anyWord() string {
-	at, _, _ := strings.Cut(p.r.Path(), "?")
-	words := strings.Join(strings.Fields(strings.ReplaceAll(given(p.r, "q"), `"`, " ")), " ")
-	return at + "?" + encode(replaced(without(passed(p.r, filters), "since"), "q", words, "mode", "any"))
-}
 
 // try proposes other searches after one without results.
 func (l *listPage) try() {

@@ -3,6 +3,7 @@ package page
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -84,10 +85,8 @@ func formOf(r Request, path string) (wire.Document, *wire.Error) {
 		}
 	}
 	doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body())
-	if err != nil {
-		return doc, asError(err)
-	}
-	return doc, nil
+	rejection, _ := errors.AsType[*wire.Error](err) // it returns no others
+	return doc, rejection
 }
 
 // publish takes a form: it publishes, and leads to what was published.
@@ -177,12 +176,4 @@ func (s *Site) Confirm(r Request, e *wire.Error, post bool) Reply {
 		}
 	}
 	return s.form(r, "confirm", "Did you want to write this?", map[string]any{"Fields": fields, "Path": path}, e)
-}
-
-// asError is the part of an error that may be shown.
-func asError(err error) *wire.Error {
-	if e, is := err.(*wire.Error); is { //nolint:errorlint // what DecodeBody returns
-		return e
-	}
-	return wire.Internal()
 }

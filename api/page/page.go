@@ -148,7 +148,7 @@ const AssetPath = "/assets/"
 // New returns a Site. Its pages name the operator unless that is empty.
 func New(operator string) *Site {
 	s := &Site{
-		style:    shrink(styleText),
+		style:    strings.TrimSpace(blanks.ReplaceAllString(comments.ReplaceAllString(styleText, ""), "\n")),
 		operator: operator,
 		contents: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
@@ -205,15 +205,11 @@ func (s *Site) Asset(name string) (Reply, bool) {
 	return Reply{Status: http.StatusOK, ContentType: a.contentType, Body: a.body, Caching: assetAge}, known
 }
 
+// The parts of a style sheet that no browser needs.
 var (
 	comments = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	blanks   = regexp.MustCompile(`\s*\n\s*`)
 )
-
-// shrink takes what no browser needs out of a style sheet.
-func shrink(css string) string {
-	return strings.TrimSpace(blanks.ReplaceAllString(comments.ReplaceAllString(css, ""), "\n"))
-}
 
 // WantsHTML reports whether a browser asks: Accept names HTML and not Markdown.
 func WantsHTML(accept string) bool {
@@ -319,7 +315,13 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
-		reply.Tag = s.tag(around, content)
+		// It covers the style by the policy, and not the start of the stream of events.
+		const tagBytes = 15
+		sum := sha256.New()
+		sum.Write([]byte(s.policy))
+		sum.Write([]byte(around))
+		sum.Write(content)
+		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
 	}
 	return reply
 }
@@ -350,17 +352,6 @@ func (f *frame) key() (key []byte) {
 	return strconv.AppendBool(key, f.NoIndex)
 }
 
-// tag returns the entity tag of a page. It covers the style by the policy, and not the start of the
-// stream of events.
-func (s *Site) tag(around string, content []byte) string {
-	const tagBytes = 15
-	sum := sha256.New()
-	sum.Write([]byte(s.policy))
-	sum.Write([]byte(around))
-	sum.Write(content)
-	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
-}
-
 // Failed is the page of an Error object.
 func (s *Site) Failed(r Request, e *wire.Error) Reply {
 	shown := withoutExample(e)
@@ -389,8 +380,7 @@ func repaired(r Request, e *wire.Error) string {
 			kept = append(kept, wire.Pair{Name: pair.Name, Value: fmt.Sprint(e.Example[i].Value)})
 		}
 	}
-	at, _, _ := strings.Cut(r.Path(), "?")
-	return at + "?" + encode(kept)
+	return here(r, kept)
 }
 
 // form makes a page that answers this request alone, such as a rejected form. e is its

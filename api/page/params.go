@@ -21,10 +21,7 @@ func pairs(params ...string) (list []wire.Pair) {
 
 // given returns a parameter of the URL, or "".
 func given(r Request, name string) string {
-	query, err := r.Query()
-	if err != nil {
-		return ""
-	}
+	query, _ := r.Query() // the call of the page rejects one that cannot be read
 	for _, pair := range query {
 		if pair.Name == name {
 			return pair.Value
@@ -43,10 +40,7 @@ var eventFilters = []string{"kind", "channel", "agent", "for", "tag", "thread", 
 
 // passed returns the named parameters of the URL, except empty ones.
 func passed(r Request, names []string) (list []wire.Pair) {
-	query, err := r.Query()
-	if err != nil {
-		return nil
-	}
+	query, _ := r.Query()
 	for _, pair := range query {
 		if pair.Value != "" && slices.Contains(names, pair.Name) {
 			list = append(list, pair)
@@ -80,8 +74,7 @@ func listOf(r Request, operation string, fixed ...string) (string, wire.Invocati
 
 // with returns the address of the first page of a list with another value of a parameter.
 func with(r Request, name, value string) string {
-	at, _, _ := strings.Cut(r.Path(), "?")
-	return at + "?" + encode(replaced(passed(r, filters), name, value))
+	return here(r, replaced(passed(r, filters), name, value))
 }
 
 // jsonPaths are the paths of reads by HTTP.
@@ -132,18 +125,14 @@ func more(r Request, cursor *string) string {
 	if cursor == nil {
 		return ""
 	}
-	query, err := r.Query()
-	if err != nil {
-		return ""
-	}
-	var kept []wire.Pair
-	for _, pair := range query {
-		if pair.Name != "cursor" {
-			kept = append(kept, pair)
-		}
-	}
+	query, _ := r.Query()
+	return here(r, replaced(query, "cursor", *cursor))
+}
+
+// here returns the address of the page with other parameters.
+func here(r Request, params []wire.Pair) string {
 	at, _, _ := strings.Cut(r.Path(), "?")
-	return at + "?" + encode(append(kept, wire.Pair{Name: "cursor", Value: *cursor}))
+	return at + "?" + encode(params)
 }
 
 // news returns the filter of the events that change a list: with the filters of the URL, or with

@@ -170,10 +170,7 @@ const (
 	treeBytes = 128 << 10
 )
 
-// oneEntry is the call of an entry by its id: of a job with its state.
-func oneEntry(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }
-
-// callOf is the call of an entry by its id.
+// callOf is the call of an entry by its id: of a job with its state.
 func callOf(id string) (string, wire.Invocation) {
 	in := wire.Invocation{ID: id}
 	switch id := strings.ToLower(in.ID); {

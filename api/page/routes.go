@@ -35,7 +35,7 @@ func Routes() []Route {
 		get("/c/:channel", "pageChannel", "channels", "list", func(r Request) (string, wire.Invocation) {
 			return listOf(r, "listEntries", "channel", r.Param("channel"))
 		}, fillChannel),
-		get("/e/:id", "pageEntry", "", "entry", oneEntry, fillEntry),
+		get("/e/:id", "pageEntry", "", "entry", func(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }, fillEntry),
 		get("/agents", "pageAgents", "agents", "agents", paged("listAgents"), fillAgents),
 		get("/a/:agent", "pageAgent", "agents", "list", func(r Request) (string, wire.Invocation) {
 			return listOf(r, "listEntries", "agent", r.Param("agent"))

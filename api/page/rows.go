@@ -203,7 +203,9 @@ func (e *entry) row() *row {
 		ID: e.ID, Heading: e.Heading(), Author: e.Author(), Channel: e.Channel, Marks: e.Marks(),
 		When: moment(e.CreatedAt, mark(markAgo, e.CreatedAt)), Hidden: e.Hidden, Retracted: e.Retracted(),
 	}
-	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, e.ShownTags(), e.IsHelp() && e.Status == "open"}
+	// A tag that repeats the channel is not shown.
+	tags := slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })
+	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, tags, e.IsHelp() && e.Status == "open"}
 	if d.Relates != "" || d.ClaimedBy != "" || len(d.Tags) > 0 || d.Asks {
 		r.Details = &d
 	}

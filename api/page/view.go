@@ -57,9 +57,8 @@ func (e *entry) Replies() (n int) {
 	return n + e.SupersededByCount - len(e.SupersededBy)
 }
 
-// Retracted and Corrected say what the author did with the entry.
+// Retracted reports whether the author has taken the entry back.
 func (e *entry) Retracted() bool { return e.Status == "retracted" }
-func (e *entry) Corrected() bool { return e.Status == "corrected" }
 
 // Changes are the author's corrections, retractions and follow-ups, oldest first.
 func (e *entry) Changes() []client.LaterEntry { return e.additions(true) }
@@ -113,7 +112,7 @@ func (e *entry) Marks() (marks []label) {
 	switch {
 	case e.Retracted():
 		marks = append(marks, label{"warn", e.Status})
-	case e.Corrected():
+	case e.Status == "corrected":
 		marks = append(marks, label{"note", e.Status})
 	case e.Status != "" && (e.IsJob() || e.IsHelp()):
 		marks = append(marks, label{"state " + e.Status, e.Status})
@@ -160,11 +159,6 @@ func (e *entry) Heading() string {
 		return unmarked(e.Title)
 	}
 	return e.Title
-}
-
-// ShownTags are the tags that say more than the channel.
-func (e *entry) ShownTags() []string {
-	return slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })
 }
 
 // Derived reports whether the title repeats the beginning of the body.
