@@ -145,23 +145,19 @@ func (m *message) readPart(name string, part map[string]any) *failure {
 	case len(has) == 0 || kind != "" && kind != has[0]:
 		m.problems.Add(name, "must hold text or data")
 	case has[0] == "text":
-		m.readText(name, part["text"])
+		s, isText := part["text"].(string)
+		if !isText {
+			m.problems.Add(name+".text", "must be a string")
+			break
+		}
+		if m.texts++; m.texts > 1 {
+			m.text += "\n"
+		}
+		m.text += s
 	default:
 		m.readData(name, part["data"])
 	}
 	return nil
-}
-
-func (m *message) readText(name string, value any) {
-	s, isText := value.(string)
-	if !isText {
-		m.problems.Add(name+".text", "must be a string")
-		return
-	}
-	if m.texts++; m.texts > 1 {
-		m.text += "\n"
-	}
-	m.text += s
 }
 
 // readData collects the members of a data part. Version 0.3 over HTTP wraps them.

@@ -58,16 +58,6 @@ func refuse(name string) *failure {
 	return nil
 }
 
-// refusePath is refuse for a path of HTTP+JSON, as it was written.
-func refusePath(written string) *failure {
-	name, err := url.PathUnescape(written)
-	if err != nil {
-		return nil
-	}
-	name = strings.TrimPrefix(strings.TrimSuffix(name, "/"), unversioned)
-	return refuse(strings.TrimPrefix(name, "v1/"))
-}
-
 // kindsUnreached are the kinds of requests over HTTP+JSON that never reached the
 // protocol; for any other status, the request is at fault.
 var kindsUnreached = map[int]*kind{
@@ -84,8 +74,10 @@ func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
 // Unreached returns the response to a request over HTTP+JSON that reached no operation of this
 // agent: the error of the operation that it has not, or the rejection with its own status.
 func Unreached(rejection *wire.Error, written string) (status int, body wire.Object) {
-	if rejection.Status() == http.StatusNotFound {
-		if e := refusePath(written); e != nil {
+	name, err := url.PathUnescape(written)
+	if err == nil && rejection.Status() == http.StatusNotFound {
+		name = strings.TrimPrefix(strings.TrimSuffix(name, "/"), unversioned)
+		if e := refuse(strings.TrimPrefix(name, "v1/")); e != nil {
 			return e.kind.status, e.http()
 		}
 	}

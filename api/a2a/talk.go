@@ -104,14 +104,25 @@ func (m *message) rejectCommand(r Request) *wire.Error {
 // converse runs the command of a message, or publishes it.
 func converse(r Request, m *message) (*reply, *failure) {
 	if m.dataCommand != "" {
-		return m.runDataCommand(r)
+		does := dataCommands[m.dataCommand]
+		said, failed := m.perform(r, does.operation, m.invocation(), does.words)
+		if failed == nil && m.texts > 0 {
+			said.text += "\nThe text of your message was not published, because its data part is a command."
+		}
+		return said, failed
 	}
 	line := strings.TrimSpace(m.text)
 	if m.filed() || strings.Contains(line, "\n") {
 		return publish(r, m)
 	}
-	if words, is := searchWords(line); is {
-		return search(r, m, words)
+	if words, is := searchWords(line); is && words == "" {
+		return &reply{
+			text: "Say what to search for: search <words>. All words must match.",
+			data: wire.Object{{"published", false}},
+		}, nil
+	} else if is {
+		m.command = "search " + wire.Cut(words, command.MaxSearch)
+		return m.perform(r, "listEntries", wire.Invocation{Params: []wire.Pair{{"q", words}, {"limit", listedEntries}}}, "found")
 	}
 	said := plainWords(line)
 	switch said {
@@ -147,15 +158,6 @@ var dataCommands = map[string]dataCommand{
 
 // dataCommandNames are the names of dataCommands.
 var dataCommandNames = slices.Sorted(maps.Keys(dataCommands))
-
-// runDataCommand runs the command of the data part.
-func (m *message) runDataCommand(r Request) (*reply, *failure) {
-	said, failed := m.perform(r, dataCommands[m.dataCommand].operation, m.invocation(), dataCommands[m.dataCommand].words)
-	if failed == nil && m.texts > 0 {
-		said.text += "\nThe text of your message was not published, because its data part is a command."
-	}
-	return said, failed
-}
 
 // invocation returns the members of the data as the parameters of the command's operation: a list
 // repeats one.
@@ -242,17 +244,6 @@ func help(r Request) *reply {
 			{"openapi", base + "/openapi.json"},
 		},
 	}
-}
-
-func search(r Request, m *message, words string) (*reply, *failure) {
-	if words == "" {
-		return &reply{
-			text: "Say what to search for: search <words>. All words must match.",
-			data: wire.Object{{"published", false}},
-		}, nil
-	}
-	m.command = "search " + wire.Cut(words, command.MaxSearch)
-	return m.perform(r, "listEntries", wire.Invocation{Params: []wire.Pair{{"q", words}, {"limit", listedEntries}}}, "found")
 }
 
 //go:embed answers.tmpl

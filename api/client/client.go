@@ -386,15 +386,12 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	maps.Copy(req.Header, c.config.Header)
 	maps.Copy(req.Header, r.header)
 	if c.config.Key != "" {
-		if base.Scheme == "http" && !c.config.KeyOverHTTP && !loopback(base.Hostname()) {
+		addr, err := netip.ParseAddr(base.Hostname())
+		local := base.Hostname() == "localhost" || err == nil && addr.Unmap().IsLoopback()
+		if base.Scheme == "http" && !c.config.KeyOverHTTP && !local {
 			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base.Redacted(), ErrKeyWithheld)
 		}
 		req.Header.Set("Authorization", "Bearer "+c.config.Key)
 	}
 	return req, nil
-}
-
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }

@@ -7,6 +7,7 @@
 package guard
 
 import (
+	"cmp"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -70,26 +71,20 @@ const (
 )
 
 func (l *Limits) setDefaults() {
-	setDefault(&l.AddressConnections, max(1, l.Connections/2))
-	setDefault(&l.AddressWaits, max(1, l.waits()*3/4))
-	setDefault(&l.Arrivals, max(leastArrivals, l.Connections/16))
-	setDefault(&l.AddressArrivals, max(leastArrivals, l.Connections/64))
-	setDefault(&l.Streams, max(1, l.Connections/4))
-	setDefault(&l.AddressStreams, max(1, l.Connections/16))
-	setDefault(&l.AnswerBytes, DefaultAnswerBytes)
-	setDefault(&l.AddressAnswerBytes, DefaultAddressAnswerBytes)
-	setDefault(&l.ReadWork, DefaultReadWork)
-	setDefault(&l.Rejections, DefaultRejections)
-	setDefault(&l.DryRuns, DefaultDryRuns)
-	setDefault(&l.Handshakes, DefaultHandshakes)
+	l.AddressConnections = cmp.Or(l.AddressConnections, max(1, l.Connections/2))
+	l.AddressWaits = cmp.Or(l.AddressWaits, max(1, l.waits()*3/4))
+	l.Arrivals = cmp.Or(l.Arrivals, max(leastArrivals, l.Connections/16))
+	l.AddressArrivals = cmp.Or(l.AddressArrivals, max(leastArrivals, l.Connections/64))
+	l.Streams = cmp.Or(l.Streams, max(1, l.Connections/4))
+	l.AddressStreams = cmp.Or(l.AddressStreams, max(1, l.Connections/16))
+	l.AnswerBytes = cmp.Or(l.AnswerBytes, DefaultAnswerBytes)
+	l.AddressAnswerBytes = cmp.Or(l.AddressAnswerBytes, DefaultAddressAnswerBytes)
+	l.ReadWork = cmp.Or(l.ReadWork, DefaultReadWork)
+	l.Rejections = cmp.Or(l.Rejections, DefaultRejections)
+	l.DryRuns = cmp.Or(l.DryRuns, DefaultDryRuns)
+	l.Handshakes = cmp.Or(l.Handshakes, DefaultHandshakes)
 	if l.Now == nil {
 		l.Now = time.Now
-	}
-}
-
-func setDefault(field *int, value int) {
-	if *field == 0 {
-		*field = value
 	}
 }
 
@@ -132,7 +127,8 @@ func New(limits Limits) *Guard {
 	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
 	g.builds.init(buildsPerCPU * runtime.GOMAXPROCS(0))
-	g.handshakes.init(handshakesAtOnce())
+	// Half of the processors are left to requests.
+	g.handshakes.init(max(1, runtime.GOMAXPROCS(0)/2))
 	return g
 }
 
@@ -169,15 +165,10 @@ func (s *shares) fits(c Client, n int) bool {
 
 // add counts n more, or fewer, for a client.
 func (s *shares) add(c Client, n int) {
-	s.addTo(c.narrow, n)
-	if c.wide.IsValid() {
-		s.addTo(c.wide, n)
-	}
-}
-
-func (s *shares) addTo(p netip.Prefix, n int) {
-	if s.held[p] += n; s.held[p] <= 0 {
-		delete(s.held, p)
+	for _, p := range [...]netip.Prefix{c.narrow, c.wide} {
+		if s.held[p] += n; s.held[p] <= 0 || !p.IsValid() {
+			delete(s.held, p)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"runtime"
 	"time"
 )
 
@@ -20,10 +19,6 @@ const (
 	rejectedHandshakes = "handshakes" // in the metrics
 )
 
-// handshakesAtOnce returns the number of handshakes that compute at the same time: half of the
-// processors are left to requests.
-func handshakesAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
-
 // errHandshakes ends a handshake over a bound. The client sees a closed connection.
 var errHandshakes = errors.New("too many TLS handshakes")
 
@@ -38,7 +33,13 @@ func TLS(certificate Certificate) *tls.Config {
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			return nil, beginHandshake(hello)
+			if c, is := hello.Conn.(*Conn); is && !c.exempt {
+				if c.guard.shakes.Wait(c.client) > 0 {
+					return nil, c.rejectHandshake()
+				}
+				c.guard.shakes.Use(c.client, 1)
+			}
+			return nil, takeTurn(hello)
 		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			// The client may have been asked for another key share, which ended its turn.
@@ -54,17 +55,6 @@ func TLS(certificate Certificate) *tls.Config {
 func (c *Conn) Secure(config *tls.Config) net.Conn {
 	c.secure = tls.Server(c, config)
 	return c.secure
-}
-
-// beginHandshake is called when a ClientHello has arrived.
-func beginHandshake(hello *tls.ClientHelloInfo) error {
-	if c, is := hello.Conn.(*Conn); is && !c.exempt {
-		if c.guard.shakes.Wait(c.client) > 0 {
-			return c.rejectHandshake()
-		}
-		c.guard.shakes.Use(c.client, 1)
-	}
-	return takeTurn(hello)
 }
 
 // takeTurn waits until the handshake may compute. The turn ends with the next read of the

@@ -283,7 +283,12 @@ func (s *Server) Post(r Request) wire.Reply {
 	case !isText || name == "":
 		return to.reject(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "method must be the name of a method, such as tools/call.")
 	case to.version != "" && !slices.Contains(versions, to.version):
-		return to.rejectVersion()
+		// So that a client that knows an older one continues with that.
+		return to.respond(http.StatusBadRequest, wire.Object{
+			{"code", sdk.CodeUnsupportedProtocolVersion},
+			{"message", HeaderVersion + " must be one of " + strings.Join(versions, ", ") + ", or be left out."},
+			{"data", sdk.UnsupportedProtocolVersionData{Supported: versions, Requested: wire.Shorten(to.version, wire.MaxMethodShown)}},
+		})
 	case !methods[name]:
 		status := http.StatusOK
 		switch {
@@ -312,21 +317,11 @@ func (to sender) respond(status int, e wire.Object) wire.Reply {
 	if to.id != nil || to.version < optionalIDVersion {
 		body = body.With("id", to.id)
 	}
-	return reply(status, body.With("error", e))
+	return wire.Reply{Status: status, Body: body.With("error", e).AppendJSON(nil)}
 }
 
 func (to sender) reject(status int, code int64, message string) wire.Reply {
 	return to.respond(status, wire.Object{{"code", code}, {"message", message}})
-}
-
-// rejectVersion answers a request of an unknown version, so that a client that knows an
-// older one continues with that.
-func (to sender) rejectVersion() wire.Reply {
-	return to.respond(http.StatusBadRequest, wire.Object{
-		{"code", sdk.CodeUnsupportedProtocolVersion},
-		{"message", HeaderVersion + " must be one of " + strings.Join(versions, ", ") + ", or be left out."},
-		{"data", sdk.UnsupportedProtocolVersionData{Supported: versions, Requested: wire.Shorten(to.version, wire.MaxMethodShown)}},
-	})
 }
 
 // maxExact bounds the whole numbers that a float64 represents exactly.
@@ -374,11 +369,6 @@ func (s *Server) exchange(r Request, to sender, body []byte) wire.Reply {
 	}
 	answer.Rejection = x.rejection.Load()
 	return answer
-}
-
-// reply answers with a JSON object.
-func reply(status int, body wire.Object) wire.Reply {
-	return wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 }
 
 // The marks around a header value that is encoded, because it has other characters than ASCII.

@@ -28,7 +28,10 @@ func (c *Call) Reject(err error) *wire.Error {
 	if e.Notes == nil {
 		e.Notes = c.Notes
 	}
-	if NeedsExample[e.Status()] && len(e.Example) == 0 && (!c.isOrder() || e.Status() == http.StatusTooManyRequests) {
+	// An invalid order of a moderator has no example: sending it back might hide entries by mistake.
+	o := c.Operation
+	order := o != nil && o.Method != http.MethodGet && (o.Path == "" || strings.HasPrefix(o.Path, ModerationPath))
+	if NeedsExample[e.Status()] && len(e.Example) == 0 && (!order || e.Status() == http.StatusTooManyRequests) {
 		shown := *e
 		e = &shown
 		e.Example = c.ownRequest()
@@ -41,13 +44,6 @@ func (c *Call) Reject(err error) *wire.Error {
 
 // ModerationPath begins the paths of the operations of moderators.
 const ModerationPath = "/api/moderation/"
-
-// isOrder reports whether the call is a moderator's write. Invalid ones have no example: sending
-// it back might hide entries by mistake.
-func (c *Call) isOrder() bool {
-	o := c.Operation
-	return o != nil && o.Method != http.MethodGet && (o.Path == "" || strings.HasPrefix(o.Path, ModerationPath))
-}
 
 // ownRequest returns the request itself without keys, as an example: its body, or the
 // parameters of its URL. An empty request becomes a parameter without effect.

@@ -120,8 +120,14 @@ func (l *Params) finish(c *op.Call) error {
 // invalid returns the error for the problems of the parameters.
 func (l *Params) invalid() error {
 	example := l.Repair()
-	if len(example) == 0 {
-		example = l.neutral()
+	switch { // of parameters without effect, for a list without parameters
+	case len(example) > 0:
+	case slices.Contains(l.Takes, "limit"):
+		example = wire.Object{{"limit", command.DefaultList}}
+	case slices.Contains(l.Takes, "days"):
+		example = wire.Object{{"days", DefaultUsageDays}}
+	default:
+		example = wire.Object{{"min_index", 0}}
 	}
 	return wire.Invalid(l.Problems.List, example)
 }
@@ -442,17 +448,6 @@ func (l *Params) Repair() wire.Object {
 		}
 	}
 	return o
-}
-
-// neutral returns a parameter without effect, as an example for a list without parameters.
-func (l *Params) neutral() wire.Object {
-	switch {
-	case slices.Contains(l.Takes, "limit"):
-		return wire.Object{{"limit", command.DefaultList}}
-	case slices.Contains(l.Takes, "days"):
-		return wire.Object{{"days", DefaultUsageDays}}
-	}
-	return wire.Object{{"min_index", 0}}
 }
 
 // inBounds returns a number within 1 and most, or usual if the text is no number.

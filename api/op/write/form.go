@@ -532,7 +532,7 @@ func (f *Form) ReadRequestID() {
 		f.Problems.Add(field.Name, "is required when writing by GET: %d to %d letters, digits or . _ - :", field.Least, field.Most)
 	case n < field.Least || n > field.Most:
 		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
-	case f.Body.InURL && !safeInURL(s.Value):
+	case f.Body.InURL && strings.Trim(s.Value, safeInURL) != "":
 		f.Problems.Add(field.Name, "may hold only letters, digits and . _ - : when writing by GET")
 	default:
 		f.Author.Request.ID = s.Value
@@ -540,12 +540,8 @@ func (f *Form) ReadRequestID() {
 	}
 }
 
-// safeInURL reports whether a request_id needs no escapes in a URL.
-func safeInURL(id string) bool {
-	return !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
-	})
-}
+// safeInURL are the characters of a request_id that need no escapes in a URL.
+const safeInURL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
 
 // requestPrefix begins a request_id of an example.
 const requestPrefix = "req-"
