@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"flag"
@@ -32,7 +33,8 @@ var (
 	deleted string
 
 	placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
-	newValue    = regexp.MustCompile(`(?m)(?:"id\\*":\\*"|\.id = |Published: )([ejh](?:[0-9a-z]{1,2}|1[0-9a-z]{2})|rep_[0-9a-z]+)\b|` + keys)
+	newValue    = regexp.MustCompile(`(?m)(?:"id\\*":\\*"|\.id = |Published: |^)([ejh](?:[0-9a-z]{1,2}|1[0-9a-z]{2})|rep_[0-9a-z]+)\b|` + keys)
+	prefix      = regexp.MustCompile(`^([a-z]+_|[ejh])`)
 	anyValue    = regexp.MustCompile(`\b(?:[ejh][0-9a-z]{1,3}|rep_[0-9a-z]+)\b|` + keys)
 	// documents are requests whose answers are compared by names: titles, flags, commands, functions.
 	documents = regexp.MustCompile(`^GET /(docs|llms|skill|clients)|--help`)
@@ -46,8 +48,8 @@ func main() {
 	seed := flag.Uint64("seed", 1, "of what is drawn")
 	harness.Main("replay", func(r *harness.Run) {
 		rules := table(deleted) // a deletion, and patterns of requests and of lines
-		sides := []*side{start(r, "old", *old), start(r, "new", r.Binary)}
-		d := &drawer{rand.New(rand.NewPCG(*seed, 1)), sides[0].values, map[string][]string{}} //nolint:gosec // draws requests
+		sides := []*side{start(r, "old", *old, " --role=admin"), start(r, "new", r.Binary, "")}
+		d := &drawer{rand.New(rand.NewPCG(*seed, 1)), sides, map[string][]string{}} //nolint:gosec // draws requests
 		played, regressions, explained := 0, 0, map[string]int{}
 		for q := range d.requests() {
 			harness.Must(r.Ctx.Err())
@@ -123,7 +125,7 @@ func parse(line string) request {
 type drawer struct {
 	*rand.Rand
 
-	known map[string]string   // by label
+	sides []*side
 	pools map[string][]string // the values of placeholders
 }
 
@@ -163,13 +165,13 @@ func (d *drawer) draw(template, number string) string {
 		if pool := d.pools[name]; pool != nil {
 			return d.draw(pool[d.IntN(len(pool))], number)
 		}
+		kinds := regexp.MustCompile("^«[" + map[string]string{"id": "ejh", "job": "j", "human": "h"}[name] + `]\d`)
 		ids := []string{"e99999"}
-		for label, value := range d.known {
-			if strings.HasPrefix(label, "«id") && (name == "id" || strings.HasPrefix(value, name[:1])) {
+		for _, label := range slices.Sorted(maps.Keys(d.sides[0].values)) {
+			if d.sides[1].values[label] != "" && kinds.MatchString(label) {
 				ids = append(ids, label)
 			}
 		}
-		slices.Sort(ids)
 		return ids[d.IntN(len(ids))]
 	})
 }
@@ -182,8 +184,8 @@ type side struct {
 	values, labels map[string]string // by label, and by value
 }
 
-// start starts a node of a version, and gives it a moderator's token.
-func start(r *harness.Run, name, binary string) *side {
+// start starts a node of a version, and gives it a moderator's token, with a flag of that version.
+func start(r *harness.Run, name, binary, flag string) *side {
 	c := r.NewCluster(name, 1)
 	n := c.Nodes[0]
 	n.Binary, n.Flags["trusted-proxies"], n.Flags["house-agents"] = binary, "127.0.0.0/8", "warden"
@@ -193,7 +195,7 @@ func start(r *harness.Run, name, binary string) *side {
 	s := &side{node: n, run: *r, values: map[string]string{}, labels: map[string]string{}}
 	s.run.Binary = binary
 	create := "mod token create mia --cluster-addr " + n.Private + " --secret-file " + c.Secret
-	s.values["«token»"] = regexp.MustCompile(keys).FindString(s.command(create+" --role admin") + s.command(create))
+	s.values["«token»"] = regexp.MustCompile(keys).FindString(s.command(create + flag))
 	home := filepath.Join(c.Dir, "login-"+name)
 	s.home = []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "COMMONS_AGENT=zoe", "COMMONS_URL=" + n.URL}
 	return s
@@ -213,27 +215,24 @@ func (s *side) fill(text string) string {
 	return regexp.MustCompile(`«[^»]+»`).ReplaceAllStringFunc(text, func(l string) string { return s.values[l] })
 }
 
-// play sends a request and returns the lines of the answer, with labels and masks.
+// play returns the lines of an answer with labels, each a kind and the first request, and masks.
 func (s *side) play(number int, q request) []string {
 	text := s.answer(q)
 	if documents.MatchString(q.String()) {
 		text = strings.Join(names.FindAllString(text, -1), "\n")
 	} else if q.method != http.MethodGet || strings.HasPrefix(text, "status 201") {
-		for i, found := range newValue.FindAllStringSubmatch(text, -1) {
-			l, value := fmt.Sprintf("«id%d.%d»", number, i), found[1]
-			if value == "" {
-				l, value = fmt.Sprintf("«%.3s%d»", found[0], number), found[0] // «ck_1»
-			}
-			if s.labels[value] == "" {
+		for _, found := range newValue.FindAllStringSubmatch(text, -1) {
+			if value := cmp.Or(found[1], found[0]); s.labels[value] == "" {
+				l := fmt.Sprintf("«%s%d»", prefix.FindString(value), number) // «e7», «ck_1»
+				for s.values[l] != "" {
+					l = strings.Replace(l, "»", "'»", 1)
+				}
 				s.values[l], s.labels[value] = value, l
 			}
 		}
 	}
 	text = anyValue.ReplaceAllStringFunc(text, func(value string) string {
-		if l, known := s.labels[value]; known {
-			return l
-		}
-		return value
+		return cmp.Or(s.labels[value], value)
 	})
 	for _, mask := range table(masks) {
 		text = regexp.MustCompile("(?m)"+mask[1]).ReplaceAllString(text, mask[0])
@@ -252,13 +251,12 @@ func (s *side) answer(q request) string {
 	client.Timeout = 3 * time.Second // ends streams of events, too
 	res, err := raw.Do(s.run.Ctx, &client, q.method, s.node.URL+s.fill(q.path), s.fill(q.body), headers...)
 	if res == nil {
-		return fmt.Sprint("error ", err)
+		harness.Must(err)
 	}
-	lines := []string{fmt.Sprint("status ", res.Status)}
+	text, document := fmt.Sprintln("status", res.Status), any(nil)
 	for _, name := range slices.Sorted(maps.Keys(res.Header)) {
-		lines = append(lines, name+": "+strings.Join(res.Header[name], ", "))
+		text += name + ": " + strings.Join(res.Header[name], ", ") + "\n"
 	}
-	text, document := strings.Join(append(lines, ""), "\n"), any(nil)
 	switch kind := res.Header.Get("Content-Type"); {
 	case strings.Contains(kind, "json") && json.Unmarshal(res.Body, &document) == nil:
 		return text + flat("", document)
@@ -286,7 +284,9 @@ func flat(path string, value any) string {
 				order = append(order, fmt.Sprint(object["id"]))
 			}
 		}
-		lines = append(lines, strings.Join(order, " ")+"\n")
+		if len(v) == 0 || len(order) > 1 {
+			lines = append(lines, strings.Join(order, " ")+"\n")
+		}
 	case string:
 		for line := range strings.Lines(v) {
 			lines = append(lines, path+" = "+strings.TrimSpace(line)+"\n")
