@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -244,14 +245,12 @@ func (w *worker) prepare(mode Mode) {
 	}
 	w.body = w.body[:0]
 	if mode == Home || mode == Poll && w.sent%len(w.tags) == 1 {
-		w.address("/api/home?for=bench-")
-		w.url = strconv.AppendInt(w.url, int64(w.number), 10)
+		w.address("/api/home?for=bench-" + strconv.Itoa(w.number))
 		return
 	}
 	w.address("/api/entries?")
 	if mode == Search {
-		w.url = append(append(w.url, "q="...), w.texts.word()...)
-		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
+		w.url = fmt.Appendf(w.url, "q=%s+%s&", w.texts.word(), w.texts.word())
 	}
 	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
 	if mode != Poll && w.texts.random.IntN(2) == 0 {
@@ -278,23 +277,18 @@ const (
 
 // publish makes the body of a publication and returns the path.
 func (w *worker) publish() (path string) {
-	w.body, path = w.body[:0], "/api/entries"
-	if w.options.MCP {
-		w.body, path = append(w.body, toolStart...), "/mcp"
-	}
-	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent), w.options.Size)
-	w.body = append(append(w.body, `{"body":"`...), w.text...) // letters, digits, spaces, '-' and '.', which need no escaping
-	w.body = append(w.body, `","agent":"bench-`...)
-	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
-	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
-	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
+	title := w.texts.word()
 	for range titleWords - 1 {
-		w.body = append(append(w.body, ' '), w.texts.word()...)
+		title += " " + w.texts.word()
 	}
-	w.body = append(w.body, `","tags":["bench"]}`...)
+	format := `{"body":"%s","agent":"bench-%d","channel":"%s","title":"%s","tags":["bench"]}`
+	path = "/api/entries"
 	if w.options.MCP {
-		w.body = append(w.body, toolEnd...)
+		format, path = toolStart+format+toolEnd, "/mcp"
 	}
+	// A text has letters, digits, spaces, '-' and '.', which need no escaping.
+	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent), w.options.Size)
+	w.body = fmt.Appendf(w.body[:0], format, w.text, w.number, w.channel(), title)
 	return path
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -67,23 +66,18 @@ func newLinks() (*links, error) {
 	return &links{ways: map[[2]string]quality{}, pids: map[string]int{}}, err
 }
 
-// add puts a proxy before a node's private port.
-func (l *links) add(ctx context.Context, n *harness.Node) (err error) {
-	n.Flags["cluster-advertise"], err = l.before(ctx, n.Name, n.Private)
-	return err
-}
-
-// before puts a proxy before a node's address and returns the proxy's address.
-func (l *links) before(ctx context.Context, node, addr string) (string, error) {
+// add puts a proxy before a node's private port, which the node advertises.
+func (l *links) add(ctx context.Context, n *harness.Node) error {
 	own, err := freeport.Addr()
 	if err != nil {
-		return "", err
+		return err
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", own)
 	if err != nil {
-		return "", err
+		return err
 	}
+	n.Flags["cluster-advertise"] = own
 	l.open = append(l.open, listener)
 	go func() {
 		for {
@@ -91,10 +85,10 @@ func (l *links) before(ctx context.Context, node, addr string) (string, error) {
 			if err != nil {
 				return
 			}
-			go l.pass(ctx, conn, node, addr)
+			go l.pass(ctx, conn, n.Name, n.Private)
 		}
 	}()
-	return own, nil
+	return nil
 }
 
 func (l *links) close() {
@@ -194,10 +188,7 @@ func (l *links) dialer(conn net.Conn) (string, error) {
 	pids := maps.Clone(l.pids)
 	l.mu.Unlock()
 	for node, pid := range pids {
-		files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
-		if err != nil {
-			return "", err
-		}
+		files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*") // the pattern is correct
 		for _, file := range files {
 			if link, err := os.Readlink(file); err == nil && link == "socket:["+inode+"]" {
 				return node, nil
@@ -209,15 +200,14 @@ func (l *links) dialer(conn net.Conn) (string, error) {
 
 // inodeOf returns the socket that has a local port and is connected.
 func inodeOf(port int) (string, error) {
-	f, err := os.Open(procTCP)
+	table, err := os.ReadFile(procTCP)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
 	want := fmt.Sprintf(":%04X", port)
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	for line := range strings.Lines(string(table)) {
 		const local, state, inode, columns = 1, 3, 9, 10
-		words := strings.Fields(lines.Text())
+		words := strings.Fields(line)
 		if len(words) >= columns && strings.HasSuffix(words[local], want) && words[state] != listening && words[inode] != "0" {
 			return words[inode], nil
 		}

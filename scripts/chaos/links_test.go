@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // TestLinks: what a way carries waits while it is cut, and arrives when it is healed;
@@ -29,10 +30,11 @@ func TestLinks(t *testing.T) {
 	defer server.Close()
 	defer l.close()
 	l.runs("me", os.Getpid())
-	addr := must.Get(l.before(t.Context(), "other", listener.Addr().String()))(t)
+	other := &harness.Node{Name: "other", Private: listener.Addr().String(), Flags: map[string]string{}}
+	must.Do(t, l.add(t.Context(), other))
 	answers := make(chan string, 10)
 	ask := func(path string) {
-		res, err := http.Get("http://" + addr + path)
+		res, err := http.Get("http://" + other.Flags["cluster-advertise"] + path)
 		if err != nil {
 			answers <- err.Error()
 			return

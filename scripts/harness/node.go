@@ -174,14 +174,12 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 // oneVoterEach returns an error unless the voters, which are server ids, are exactly one
 // for each node name.
 func oneVoterEach(voters, names []string) error {
-	if len(voters) != len(names) {
-		return fmt.Errorf("voters %v, want one of each of %v", voters, names)
+	var of []string
+	for _, id := range voters {
+		of = append(of, id[:max(0, strings.LastIndexByte(id, '-'))])
 	}
-	for _, name := range names {
-		isOf := func(id string) bool { return id[:max(0, strings.LastIndexByte(id, '-'))] == name }
-		if !slices.ContainsFunc(voters, isOf) {
-			return fmt.Errorf("voters %v, want one of %s", voters, name)
-		}
+	if slices.Sort(of); !slices.Equal(of, slices.Sorted(slices.Values(names))) {
+		return fmt.Errorf("voters %v, want one of each of %v", voters, names)
 	}
 	return nil
 }
