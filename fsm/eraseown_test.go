@@ -53,9 +53,7 @@ func TestEraseOwn(t *testing.T) {
 	}
 	v := r.View()
 	defer func() { v.Release() }()
-	sender, _, err := state.Load(v.Reader(), state.SeqKey(state.SpaceSender, seq), state.Decode[state.EntrySender])
-	check.Err(t, err, nil, "read the sender")
-	check.Equal(t, sender.Fingerprint, "sender-1", "the sender of the erased entry")
+	check.Equal(t, must.Get(v.SenderFingerprint(seq))(t), "sender-1", "the sender of the erased entry")
 	var listed []string
 	check.Err(t, v.Purges(0, func(p state.Purge) error { listed = append(listed, p.ID); return nil }), nil, "list the purges")
 	check.Diff(t, listed, []string{id}, "the purges")

@@ -382,8 +382,9 @@ func TestHomeAgainstModel(t *testing.T) {
 func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHistory) {
 	v := m.View()
 	defer v.Release()
+	results := v.Results(boot1)
 	for _, c := range sent {
-		r, ok := v.Result(boot1, c.Seq)
+		r, ok := results[c.Seq]
 		if !ok {
 			t.Fatalf("command %d has no result", c.Seq)
 		}

@@ -229,8 +229,9 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 	if v.Time() != want.now || v.LastSeq() != want.lastSeq {
 		t.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), want.lastSeq, want.now)
 	}
+	results := v.Results(g.Boot)
 	for i, c := range g.Commands {
-		got, ok := v.Result(g.Boot, c.Seq)
+		got, ok := results[c.Seq]
 		if !ok || got.Outcome != expected[i].Outcome || got.Entry != expected[i].Entry {
 			t.Fatalf("%T %+v: %+v, want %+v", c.Payload, c.Payload, got, expected[i])
 		}

@@ -195,8 +195,9 @@ func TestMachineAgainstModel(t *testing.T) {
 			}
 		}
 		for boot, s := range want.sessions {
+			results := v.Results(boot)
 			for seq, r := range s.answers {
-				got, ok := v.Result(boot, seq)
+				got, ok := results[seq]
 				if ok != s.mayCome(seq) || ok && (got.Entry != r.Entry || got.Outcome != r.Outcome) {
 					rt.Fatalf("result of %s/%d is %+v, %v, want %+v after %+v", boot, seq, got, ok, r, s.groups)
 				}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -92,17 +93,22 @@ func TestSenderOf(t *testing.T) {
 }
 
 // TestForgetSenders: it is forgotten from where old entries came, and a bounded number of
-// them at once.
+// other rows that name a sender at once.
 func TestForgetSenders(t *testing.T) {
 	r := newRig(t)
-	many := make([]command.Payload, 100)
-	for i := range many {
-		many[i] = postFrom("home", "bob", nil)
+	rows := 0
+	for rows < state.ForgetBatch+50 {
+		many := make([]command.Payload, 100)
+		for i := range many {
+			many[i] = postFrom("home", command.AnonymousName, func(p *command.Publish) {
+				p.Request = command.RequestKey{Scope: "home" + command.AnonymousScope, ID: fmt.Sprintf("request-%d", rows+i)}
+			})
+		}
+		r.run(many...)
+		rows += len(many)
 	}
-	entries := 0
-	for entries < state.ForgetBatch+50 {
-		entries += len(r.run(many...))
-	}
+	rows++ // the budget
+	check.Equal(t, r.rows(state.SpaceForget), rows, "rows that name a sender")
 	forget := func() command.Outcome { return r.run(&command.ForgetSenders{})[0].Outcome }
 	due := func() bool {
 		v := r.View()
@@ -118,11 +124,16 @@ func TestForgetSenders(t *testing.T) {
 		t.Error("nothing is due where nobody writes")
 	}
 	young := r.wantDone(postFrom("home", "bob", nil))
-	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != entries+1-state.ForgetBatch {
-		t.Errorf("after the first batch %d senders are known", r.rows(state.SpaceSender))
+	later := r.rows(state.SpaceForget) - rows
+	for _, left := range []int{rows - state.ForgetBatch, 0} {
+		if !due() || forget() != command.OutcomeDone {
+			t.Error("nothing is forgotten")
+		}
+		check.Equal(t, r.rows(state.SpaceSender), 1, "senders that are known")
+		check.Equal(t, r.rows(state.SpaceForget), left+later, "rows that name a sender")
 	}
-	if !due() || forget() != command.OutcomeDone || r.rows(state.SpaceSender) != 1 || due() || forget() != command.OutcomeUnchanged {
-		t.Errorf("after the second %d senders are known", r.rows(state.SpaceSender))
+	if due() || forget() != command.OutcomeUnchanged {
+		t.Error("more is forgotten")
 	}
 	v := r.View()
 	defer v.Release()
@@ -131,8 +142,8 @@ func TestForgetSenders(t *testing.T) {
 	}
 }
 
-// TestForgottenInTheSameCall: the result is the same if one call of Raft has both the
-// command that forgets senders and one that looks for a sender.
+// TestForgottenInTheSameCall: the results are the same if one call of Raft has the command
+// that forgets senders, another one, and one that looks for a sender.
 func TestForgottenInTheSameCall(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		r := newRig(t)
@@ -140,17 +151,24 @@ func TestForgottenInTheSameCall(t *testing.T) {
 		r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
 		before := len(r.obs.got)
 		first := r.log.commands(&command.ForgetSenders{})
+		r.log.commands(&command.ForgetSenders{})
 		last := r.log.commands(postFrom("home", command.AnonymousName, relate(command.RelationRetraction, seq)))
 		if together {
 			r.log.feed(r.Machine, first, last)
 		} else {
-			r.log.feed(r.Machine, first, first)
-			r.log.feed(r.Machine, last, last)
+			for i := first; i <= last; i++ {
+				r.log.feed(r.Machine, i, i)
+			}
 		}
-		got := r.obs.got[before:]
-		if len(got) != 2 || got[0].Res.Outcome != command.OutcomeDone || !slices.Equal(got[1].Res.Problems, []command.Problem{command.ProblemRetractionAnonymous}) {
-			t.Errorf("together %t: %+v", together, got)
+		var got []command.Result
+		for _, a := range r.obs.got[before:] {
+			got = append(got, a.Res)
 		}
+		check.Diff(t, got, []command.Result{
+			{Outcome: command.OutcomeDone},
+			{Outcome: command.OutcomeUnchanged},
+			{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionAnonymous}},
+		}, "results, together: %t", together)
 	}
 }
 

@@ -37,7 +37,8 @@ func (r *rig) group(g command.Group) []command.Result {
 func (r *rig) result(boot command.BootID, seq uint64) (command.Result, bool) {
 	v := r.View()
 	defer v.Release()
-	return v.Result(boot, seq)
+	res, ok := v.Results(boot)[seq]
+	return res, ok
 }
 
 func TestSessionAnswersAgain(t *testing.T) {
@@ -124,9 +125,9 @@ func TestWindowsMeet(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "windows") {
 			all = append(all, drawWindow(t))
 		}
-		var met apply.Window
+		var met state.Window
 		for _, g := range all {
-			met = met.Meet(apply.Window{Floor: g.Floor, Open: g.Open})
+			met = met.Meet(state.Window{Floor: g.Floor, Open: g.Open})
 		}
 		if len(met.Open) > command.MaxOpen || !slices.IsSorted(met.Open) || len(met.Open) > 0 && met.Open[len(met.Open)-1] >= met.Floor {
 			t.Fatalf("%+v", met)
@@ -207,7 +208,7 @@ func TestSessionsSurviveRestarts(t *testing.T) {
 	want := r.Sessions
 	closeMachine(t, r.Machine)
 	again := openAt(t, r.opts.Dir)
-	check.Equal(t, cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{}, apply.Window{})), "", "sessions (-before +after)")
+	check.Equal(t, cmp.Diff(want, again.Sessions, cmp.AllowUnexported(apply.Session{})), "", "sessions (-before +after)")
 }
 
 // TestInstalledSessions installs a state over an older one. All that is in memory is of the

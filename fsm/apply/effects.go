@@ -7,6 +7,7 @@ package apply
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -220,8 +221,8 @@ func (s *Session) run(tx *Txn, boot command.BootID, c command.Command) command.R
 func (tx *Txn) finish() {
 	tx.finishHome()
 	tx.finishOutboxes()
-	for name, row := range tx.rows {
-		key := []byte(name)
+	for _, name := range slices.Sorted(maps.Keys(tx.rows)) { // the tables of the batch take rising keys fastest
+		key, row := []byte(name), tx.rows[name]
 		tx.touch(key)
 		if row == nil {
 			tx.Must(tx.Batch.Delete(key, nil))

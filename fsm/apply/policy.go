@@ -47,7 +47,7 @@ func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
 	}
 	if c.Kind == command.RuleSender {
 		if e, known := state.Resolve(tx, c.Subject); known {
-			rule.Sender = state.SenderOf(tx, e.Seq).Fingerprint
+			rule.Sender = state.SenderOf(tx, &e).Fingerprint
 		}
 		if rule.Sender == "" {
 			return rejected(command.ProblemUnknownSender)

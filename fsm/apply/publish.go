@@ -103,7 +103,8 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, target state.Entr
 		tx.setNumber(state.SeqKey(state.SpaceInstant, uint64(tx.now)), e.Seq)
 	}
 	if w.Proof.Sender != "" {
-		tx.set(state.SeqKey(state.SpaceSender, e.Seq), state.Encode(&state.EntrySender{Fingerprint: w.Proof.Sender, Address: w.Proof.Address}))
+		from := state.EntrySenders{{Seq: e.Seq, Fingerprint: w.Proof.Sender, Address: w.Proof.Address}}
+		tx.extend(state.SendersKey(tx.now), state.Encode(&from))
 		tx.useNames(w.Proof.Sender)
 	}
 	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {

@@ -107,13 +107,12 @@ func provingSender(p *command.Proof) string {
 
 func (tx *Txn) applyForgetSenders() command.Result {
 	before := state.ForgetsBefore(tx, tx.now)
-	from, to := state.Forgettable(tx, tx.now)
+	oldest, young := state.SendersKey(0), state.SendersKey(before+1)
 	keys := tx.scan(state.ForgetKey(0, nil), state.ForgetKey(before+1, nil), state.ForgetBatch)
-	if from == to && len(keys) == 0 {
+	if len(keys) == 0 && len(tx.scan(oldest, young, 1)) == 0 {
 		return unchanged
 	}
-	tx.dropRange(state.SeqKey(state.SpaceSender, from+1), state.SeqKey(state.SpaceSender, to+1))
-	tx.set(state.KeyForgotten, state.AppendUints(nil, to))
+	tx.dropRange(oldest, young)
 	for _, key := range keys {
 		tx.del(key)
 		tx.forget(state.ForgottenRow(key), before)

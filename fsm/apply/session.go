@@ -3,7 +3,6 @@ package apply
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,15 +25,13 @@ type Sessions map[command.BootID]*Session
 
 // Session has the results of the commands of one boot.
 type Session struct {
-	Window
-	lastUse int64 // instant of the newest group: orders sessions by use
+	state.SessionRow
 	Answers map[uint64]command.Result
+	rows    map[uint64][]uint64 // the kept answers of each row, by the first one it was made with
 }
 
-// Fields implements state.Row.
-func (s *Session) Fields(c *state.Codec) {
-	c.Fields(&s.Floor, &s.lastUse)
-	state.ListRest(c, &s.Open, func(seq *uint64) { c.Fields(seq) })
+func newSession() *Session {
+	return &Session{Answers: make(map[uint64]command.Result), rows: make(map[uint64][]uint64)}
 }
 
 // open returns the session of a group's boot, narrowed to the group's window.
@@ -42,26 +39,33 @@ func (ss Sessions) open(tx *Txn, g *command.Group) *Session {
 	s := ss[g.Boot]
 	if s == nil {
 		ss.prune(tx)
-		s = &Session{Answers: make(map[uint64]command.Result)}
+		s = newSession()
 		ss[g.Boot] = s
 	}
-	s.narrow(tx, g.Boot, Window{Floor: g.Floor, Open: g.Open})
-	s.lastUse = tx.now
-	tx.set(sessionKey(g.Boot), state.Encode(s))
+	s.narrow(tx, g.Boot, state.Window{Floor: g.Floor, Open: g.Open})
+	s.LastUse, tx.answersAt = tx.now, 0
+	tx.set(state.SessionKey(g.Boot), state.Encode(&s.SessionRow))
 	return s
 }
 
 // narrow intersects the window with w, and drops the results of all other commands.
-func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
+func (s *Session) narrow(tx *Txn, boot command.BootID, w state.Window) {
 	next := s.Meet(w)
 	if next.Floor == s.Floor && slices.Equal(next.Open, s.Open) {
 		return
 	}
 	s.Window = next
-	for _, seq := range s.seqs() {
-		if !s.Holds(seq) {
-			delete(s.Answers, seq)
-			tx.del(state.AnswerKey(boot, seq))
+	for first, seqs := range s.rows {
+		kept := slices.DeleteFunc(seqs, func(seq uint64) bool {
+			if !s.Holds(seq) {
+				delete(s.Answers, seq)
+				return true
+			}
+			return false
+		})
+		if s.rows[first] = kept; len(kept) == 0 {
+			delete(s.rows, first)
+			tx.del(state.AnswerKey(boot, first))
 		}
 	}
 }
@@ -69,13 +73,23 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w Window) {
 // seqs returns the seqs of the kept results in order.
 func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 
-// keep stores a result. A full session loses the lowest half, except open ones.
-func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
+// hold keeps a result that is in the row of that first number.
+func (s *Session) hold(first, seq uint64, r command.Result) {
 	s.Answers[seq] = r
-	tx.set(state.AnswerKey(boot, seq), state.Encode((*state.ResultRow)(&r)))
+	s.rows[first] = append(s.rows[first], seq)
+}
+
+// keep stores a result in the row of its group. A full session loses the lowest half, except
+// open ones.
+func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
+	if tx.answersAt == 0 {
+		tx.answersAt = seq
+	}
+	s.hold(tx.answersAt, seq, r)
+	tx.extend(state.AnswerKey(boot, tx.answersAt), state.Encode(&state.Answers{{Seq: seq, Result: r}}))
 	if len(s.Answers) > MaxAnswers {
-		s.narrow(tx, boot, Window{Floor: s.seqs()[MaxAnswers/2], Open: s.Open})
-		tx.set(sessionKey(boot), state.Encode(s))
+		s.narrow(tx, boot, state.Window{Floor: s.seqs()[MaxAnswers/2], Open: s.Open})
+		tx.set(state.SessionKey(boot), state.Encode(&s.SessionRow))
 	}
 }
 
@@ -84,46 +98,14 @@ func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Resul
 func (ss Sessions) prune(tx *Txn) {
 	for len(ss) >= MaxSessions {
 		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {
-			return cmp.Or(cmp.Compare(ss[a].lastUse, ss[b].lastUse), bytes.Compare(a[:], b[:]))
+			return cmp.Or(cmp.Compare(ss[a].LastUse, ss[b].LastUse), bytes.Compare(a[:], b[:]))
 		})
-		for _, seq := range ss[boot].seqs() {
-			tx.del(state.AnswerKey(boot, seq))
+		for first := range ss[boot].rows {
+			tx.del(state.AnswerKey(boot, first))
 		}
-		tx.del(sessionKey(boot))
+		tx.del(state.SessionKey(boot))
 		delete(ss, boot)
 	}
-}
-
-// Window has the commands of a boot that may still come: those from Floor on, and the
-// open ones below it. All others have been answered.
-type Window struct {
-	Floor uint64
-	Open  []uint64 // rising, below floor, at most MaxOpen
-}
-
-// Holds reports whether the command of that number may still come.
-func (w Window) Holds(seq uint64) bool {
-	if seq >= w.Floor {
-		return true
-	}
-	_, open := slices.BinarySearch(w.Open, seq)
-	return open
-}
-
-// Meet returns the intersection of both windows. Groups of one boot reach the log in
-// any order, so either window may be the newer one.
-func (w Window) Meet(o Window) Window {
-	if o.Floor > w.Floor {
-		w, o = o, w
-	}
-	// A number below the higher floor may come only if it is open there.
-	both := Window{Floor: w.Floor}
-	for _, seq := range w.Open {
-		if o.Holds(seq) {
-			both.Open = append(both.Open, seq)
-		}
-	}
-	return both
 }
 
 // loadSessions reads the sessions back.
@@ -131,33 +113,28 @@ func loadSessions(r pebble.Reader) (Sessions, error) {
 	ss := make(Sessions)
 	lower, upper := state.SpaceBounds(state.SpaceSession)
 	err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
-		s := &Session{Answers: make(map[uint64]command.Result)}
+		s := newSession()
 		var boot command.BootID
 		if copy(boot[:], key[1:]) != len(boot) {
 			return fmt.Errorf("%w: session key", state.ErrCorrupt)
 		}
 		ss[boot] = s
-		return state.DecodeInto(s, value)
+		return state.DecodeInto(&s.SessionRow, value)
 	})
 	if err != nil {
 		return nil, err
 	}
-	lower, upper = state.SpaceBounds(state.SpaceAnswer)
-	err = state.ScanSpace(r, lower, upper, func(key, value []byte) error {
-		var boot command.BootID
-		if len(key) != 1+len(boot)+8 {
-			return fmt.Errorf("%w: answer key", state.ErrCorrupt)
-		}
-		copy(boot[:], key[1:])
+	err = state.LoadAnswers(r, nil, func(boot command.BootID, first uint64, row state.Answers) error {
 		s := ss[boot]
 		if s == nil {
-			return fmt.Errorf("%w: answer without a session", state.ErrCorrupt)
+			return fmt.Errorf("%w: answers without a session", state.ErrCorrupt)
 		}
-		res, err := state.Decode[state.ResultRow](value)
-		s.Answers[binary.BigEndian.Uint64(key[1+len(boot):])] = command.Result(res)
-		return err
+		for _, a := range row {
+			if s.Holds(a.Seq) {
+				s.hold(first, a.Seq, a.Result)
+			}
+		}
+		return nil
 	})
 	return ss, err
 }
-
-func sessionKey(boot command.BootID) []byte { return append([]byte{state.SpaceSession}, boot[:]...) }

@@ -39,6 +39,7 @@ type Txn struct {
 	superseded []uint64 // entries that got a successor
 	recast     []uint64 // entries whose row was written anew
 	timed      bool     // the log entry has its row in SpaceInstant
+	answersAt  uint64   // the first command with a result in the row of the group that is being applied, or 0
 	// activities and recents are the rows of home that this call has changed, owned the
 	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity
@@ -100,6 +101,9 @@ func (tx *Txn) touch(key []byte) {
 // nil.
 func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
 
+// extend adds items to the end of a row that this log entry has begun.
+func (tx *Txn) extend(key, items []byte) { tx.set(key, append(tx.rows[string(key)], items...)) }
+
 // del deletes a row.
 func (tx *Txn) del(key []byte) { tx.rows[string(key)] = nil }
 
@@ -108,10 +112,8 @@ func (tx *Txn) Get(key []byte) ([]byte, bool) {
 	if row, ok := tx.rows[string(key)]; ok {
 		return row, row != nil
 	}
-	for _, r := range tx.dropped {
-		if r.Holds(key) {
-			return nil, false
-		}
+	if tx.isDropped(key) {
+		return nil, false
 	}
 	if row, kept := tx.stored.Hot.Get(key, tx.base.Applied); kept {
 		return row, row != nil
@@ -162,8 +164,7 @@ func (tx *Txn) recastEntry(seq uint64, row []byte) {
 	tx.recast = append(tx.recast, seq)
 }
 
-// dropRange deletes the rows from lower to before upper. No scan of the same call may read
-// them.
+// dropRange deletes the rows from lower to before upper.
 func (tx *Txn) dropRange(lower, upper []byte) {
 	tx.touch(lower)
 	tx.Must(tx.Batch.DeleteRange(lower, upper, nil))
@@ -176,6 +177,11 @@ func (tx *Txn) dropRange(lower, upper []byte) {
 	}
 }
 
+// isDropped reports whether a stored row was in a range that this call has deleted.
+func (tx *Txn) isDropped(key []byte) bool {
+	return slices.ContainsFunc(tx.dropped, func(r state.KeyRange) bool { return r.Holds(key) })
+}
+
 // scan returns the first keys from lower to before upper, at most limit, as the call has left them so
 // far.
 func (tx *Txn) scan(lower, upper []byte, limit int) (keys [][]byte) {
@@ -186,7 +192,7 @@ func (tx *Txn) scan(lower, upper []byte, limit int) (keys [][]byte) {
 	}
 	stored := 0
 	tx.Must(state.ScanSpace(tx.stored.DB, lower, upper, func(key, _ []byte) error {
-		if _, changed := tx.rows[string(key)]; changed {
+		if _, changed := tx.rows[string(key)]; changed || tx.isDropped(key) {
 			return nil
 		}
 		keys = append(keys, bytes.Clone(key))

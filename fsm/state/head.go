@@ -104,12 +104,3 @@ func LoadFormat(r pebble.Reader) (int, error) {
 	}
 	return int(n), nil //nolint:gosec // bounded when it was set
 }
-
-// ResultRow is the row of SpaceAnswer, and the form of a result in the digest.
-type ResultRow command.Result
-
-// Fields implements Row.
-func (r *ResultRow) Fields(c *Codec) {
-	c.Fields((*byte)(&r.Outcome), Flags{&r.Differs, &r.KeyIssued, &r.RecoveryIssued}, &r.Entry)
-	List(c, &r.Problems, func(p *command.Problem) { c.Fields((*byte)(p)) })
-}

@@ -20,7 +20,7 @@ const (
 	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not
 	SpaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
 	SpaceSession = 's' // boot16: floor, last use and open numbers of a session
-	SpaceAnswer  = 'a' // boot16 seq8: the result of a command that may come again
+	SpaceAnswer  = 'a' // boot16 seq8: the results of the commands of a group that may come again, seq the first one's
 	SpaceFormat  = 'f' // the replicated format number
 	SpaceJob     = 'j' // seq8: the state of a job
 	SpaceJobs    = 'o' // status1 seq8: empty; the jobs of a status
@@ -30,7 +30,7 @@ const (
 	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another
 	spaceActive  = ';' // hidden1 seq8 of its newest shown entry: a conversation, see thread.go
 
-	SpaceSender  = 'S' // seq8: from where an entry came
+	SpaceSender  = 'S' // createdAt8: from where the entries of the log entry of that instant came
 	SpaceWriters = 'W' // agent key: who wrote under the name without proof, lately
 	spaceLook    = 'L' // look16: the agent key of the registered name that looks so
 
@@ -155,12 +155,6 @@ func OwnerKey(hash []byte) []byte { return append([]byte{spaceOwner}, hash...) }
 // ProfileKey is the key of an agent's profile.
 func ProfileKey(agentKey string) []byte { return append([]byte{SpaceProfile}, agentKey...) }
 
-// AnswerKey is the key of a command's result.
-func AnswerKey(boot command.BootID, seq uint64) []byte {
-	key := append(make([]byte, 0, 1+len(boot)+8), SpaceAnswer)
-	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
-}
-
 // NamedKey is the key of the names that a sender has registered.
 func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseudonym...) }
 
@@ -188,7 +182,6 @@ var (
 	KeyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// KeyReportsRejected is the row that counts reports rejected for lack of room.
 	KeyReportsRejected = []byte{spaceTally, 'x'}
-	KeyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 )
 
 // KeyspaceVersion names this schema. A database with another version is not opened.

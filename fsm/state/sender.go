@@ -4,22 +4,27 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"slices"
-	"sort"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// EntrySender is the row of SpaceSender: the origin of an entry. It is never shown.
+// EntrySender is the origin of an entry. It is never shown.
 type EntrySender struct {
+	Seq         uint64
 	Fingerprint string // empty if unknown or forgotten
 	Address     bool   // Proof.Address of the write
 }
 
+// EntrySenders is the row of SpaceSender: the origins of the entries of one log entry.
+type EntrySenders []EntrySender
+
 // Fields implements Row.
-func (s *EntrySender) Fields(c *Codec) {
-	c.Fields(&s.Address)
-	Rest(c, &s.Fingerprint)
+func (list *EntrySenders) Fields(c *Codec) {
+	ListRest(c, (*[]EntrySender)(list), func(s *EntrySender) { c.Fields(&s.Seq, &s.Fingerprint, &s.Address) })
 }
+
+// SendersKey is the key of the senders of the entries of an instant.
+func SendersKey(createdAt int64) []byte { return SeqKey(SpaceSender, uint64(createdAt)) }
 
 // is reports whether a write has the origin of the entry. A link or a page
 // in a browser does not act for what came in another way.
@@ -28,9 +33,14 @@ func (s EntrySender) is(proof *command.Proof) bool {
 }
 
 // SenderOf returns the origin of an entry.
-func SenderOf(s Facts, seq uint64) EntrySender {
-	sender, _ := Read(s, SeqKey(SpaceSender, seq), Decode[EntrySender])
-	return sender
+func SenderOf(s Facts, e *EntryRow) EntrySender {
+	all, _ := Read(s, SendersKey(e.CreatedAt), Decode[EntrySenders])
+	for _, sender := range all {
+		if sender.Seq == e.Seq {
+			return sender
+		}
+	}
+	return EntrySender{}
 }
 
 // ProtectAfter is how long a name must have had no other writers before it can be
@@ -160,7 +170,7 @@ type Writer struct {
 // to its sender, while that is remembered, and unless several clients may have its address.
 func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 	return w.AgentKey == e.AgentKey &&
-		(w.AgentKey != command.AnonymousName || SenderOf(s, e.Seq).is(w.Proof) && !shared(s, w.Proof))
+		(w.AgentKey != command.AnonymousName || SenderOf(s, e).is(w.Proof) && !shared(s, w.Proof))
 }
 
 // mayUndo reports whether the writer's proof is at least as strong as the proof of its own
@@ -168,7 +178,7 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
-// in the order of the entries, and other rows by SpaceForget, which lists their keys by time. A
+// by their keys, and other rows by SpaceForget, which lists their keys by time. A
 // profile keeps the pseudonym of the address that registered it, and a rule that of its sender.
 
 // ForgetKey is the key of a row that names a sender since an instant.
@@ -184,16 +194,5 @@ func ForgetsBefore(s Facts, now int64) int64 {
 	return now - int64(SettingsOf(s).SenderDays)*command.DayMillis //nolint:gosec // bounded by its check
 }
 
-// ForgetBatch bounds the entries whose senders are forgotten at once, and the other rows.
+// ForgetBatch bounds the rows of SpaceForget that are gone through at once.
 const ForgetBatch = 10_000
-
-// Forgettable returns the next entries, [from, to), whose senders are to be forgotten.
-func Forgettable(s Facts, now int64) (from, to uint64) {
-	from, _ = Read(s, KeyForgotten, DecodeNumber)
-	before := ForgetsBefore(s, now)
-	n := sort.Search(ForgetBatch, func(i int) bool {
-		e, known := s.Entry(from + uint64(i) + 1) //nolint:gosec // not negative
-		return !known || e.CreatedAt > before
-	})
-	return from, from + uint64(n) //nolint:gosec // not negative
-}

@@ -123,12 +123,13 @@ func (v *View) Budget(now int64) (state.Budget, error) {
 // SendersToForget reports whether senders are to be forgotten at an instant.
 func (v *View) SendersToForget(now int64) (some bool, err error) {
 	s := &viewState{v: v}
-	from, to := state.Forgettable(s, now)
-	some = to > from
-	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(state.ForgetsBefore(s, now)+1, nil), func(_, _ []byte) error {
+	young := state.ForgetsBefore(s, now) + 1
+	found := func(_, _ []byte) error {
 		some = true
 		return state.ErrEnough
-	}))
+	}
+	s.Must(state.ScanSpace(v.snap, state.SendersKey(0), state.SendersKey(young), found))
+	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(young, nil), found))
 	if s.err != nil {
 		return false, fmt.Errorf("look for senders to forget: %w", s.err)
 	}

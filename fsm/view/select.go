@@ -123,8 +123,13 @@ func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []ui
 
 // SenderFingerprint returns the pseudonym of the sender of an entry, or "".
 func (v *View) SenderFingerprint(seq uint64) (string, error) {
-	from, _, err := state.Load(v.snap, state.SeqKey(state.SpaceSender, seq), state.Decode[state.EntrySender])
-	return from.Fingerprint, err
+	s := &viewState{v: v}
+	e, known := s.Entry(seq)
+	if !known || s.err != nil {
+		return "", s.err
+	}
+	from := state.SenderOf(s, &e)
+	return from.Fingerprint, s.err
 }
 
 // SenderRule returns the rule against the sender of an entry, or nil.

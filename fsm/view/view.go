@@ -125,11 +125,20 @@ func (v *View) Configuration() (index uint64, data []byte) {
 // Format is the replicated format number, which gates new kinds of commands.
 func (v *View) Format() int { return v.at.Format }
 
-// Result returns the result of a command, while its session still keeps it.
-func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
-	r, ok, err := state.Load(v.snap, state.AnswerKey(boot, seq), state.Decode[state.ResultRow])
+// Results returns the results that the session of a boot keeps, by the commands' numbers.
+func (v *View) Results(boot command.BootID) map[uint64]command.Result {
+	session, err := state.LoadOrZero(v.snap, state.SessionKey(boot), state.Decode[state.SessionRow])
 	v.must(err)
-	return command.Result(r), ok
+	kept := make(map[uint64]command.Result)
+	v.must(state.LoadAnswers(v.snap, &boot, func(_ command.BootID, _ uint64, row state.Answers) error {
+		for _, a := range row {
+			if session.Holds(a.Seq) {
+				kept[a.Seq] = a.Result
+			}
+		}
+		return nil
+	}))
+	return kept
 }
 
 // must passes an error of the storage to Options.Fatal, for reads that return no error.

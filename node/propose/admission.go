@@ -78,9 +78,9 @@ func (a *admission) refundLost(s State, boot command.BootID, claims []chargedCla
 	}
 	v := s.View()
 	defer v.Release()
+	results := v.Results(boot)
 	for _, c := range claims {
-		r, known := v.Result(boot, c.seq)
-		if known && r.Outcome == command.OutcomeRejected && slices.Equal(r.Problems, lostClaim) {
+		if r := results[c.seq]; r.Outcome == command.OutcomeRejected && slices.Equal(r.Problems, lostClaim) {
 			a.limiter.Refund(c.from, c.standing)
 		}
 	}

@@ -55,8 +55,8 @@ type Log interface {
 // View has the methods of *view.View that the write path and the read path need.
 type View interface {
 	Index() uint64 // of the newest applied log entry
-	// Result returns false once the command's session no longer keeps the result.
-	Result(boot command.BootID, seq uint64) (command.Result, bool)
+	// Results returns the results that the boot's session keeps, by the commands' numbers.
+	Results(boot command.BootID) map[uint64]command.Result
 	Time() int64
 	Release()
 }

@@ -166,13 +166,11 @@ func (v fakeView) Time() int64 {
 	return v.m.time
 }
 
-func (v fakeView) Result(boot command.BootID, seq uint64) (command.Result, bool) {
+func (v fakeView) Results(boot command.BootID) map[uint64]command.Result {
 	v.m.mu.Lock()
 	defer v.m.mu.Unlock()
-	s := v.m.sessions[boot]
-	if s == nil {
-		return command.Result{}, false
+	if s := v.m.sessions[boot]; s != nil {
+		return maps.Clone(s.results)
 	}
-	r, ok := s.results[seq]
-	return r, ok
+	return nil
 }

@@ -335,8 +335,9 @@ func (s *session) deliver(c *call, r command.Result, index uint64) {
 func (s *session) recheck(v View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	results := v.Results(s.boot)
 	for seq, c := range s.calls {
-		if r, ok := v.Result(s.boot, seq); ok {
+		if r, ok := results[seq]; ok {
 			s.deliver(c, r, v.Index())
 		}
 	}
