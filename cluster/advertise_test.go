@@ -83,7 +83,7 @@ func TestGossipWaitsForItsName(t *testing.T) {
 		check.Equal(t, b.Addr(), "b-1.test:7946", "address before the name resolves")
 		check.Diff(t, b.ids(), []string{"b-1"}, "members before the name resolves")
 		meta := b.Meta()
-		meta.FreeMiB = 99
+		meta.Expect = 99
 		must.Do(t, b.SetMeta(meta))
 		time.Sleep(time.Hour)
 		if problem := b.AddressProblem(); problem == "" || !b.logs.has("no such host") || b.logs.count("\n") > 61 {

@@ -24,8 +24,7 @@ const (
 // Book keeps the last known addresses of servers on disk, so that a restarted node can
 // dial the others before gossip has their addresses. A node works without it.
 type Book struct {
-	path   string
-	logger *slog.Logger
+	path string
 
 	mu      sync.Mutex
 	entries map[string]bookEntry
@@ -45,7 +44,7 @@ type bookFile struct {
 // OpenBook reads the book at path. A missing book is empty; a book that cannot be
 // read is logged and treated as empty.
 func OpenBook(path string, logger *slog.Logger) *Book {
-	b := &Book{path: path, logger: logger, entries: make(map[string]bookEntry)}
+	b := &Book{path: path, entries: make(map[string]bookEntry)}
 	entries, err := readBook(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

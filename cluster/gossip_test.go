@@ -130,7 +130,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
 	wantMembers(t, a, "a-1", "b-1")
 	meta := b.Meta()
-	meta.ClusterID, meta.Fresh, meta.FreeMiB = "c1", false, 99
+	meta.ClusterID, meta.Fresh, meta.Expect = "c1", false, 99
 	must.Do(t, b.SetMeta(meta))
 	if m, _ := b.Member("b-1"); m.Meta != meta {
 		t.Errorf("own meta at once: %+v", m.Meta)
@@ -301,7 +301,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		}
 		nodes[i] = startGossip(t, cfg)
 	}
-	free := uint64(0)
+	free := 0
 	for _, step := range [][]string{{"A"}, {"A", "B"}, {"B", "A"}, {"B"}} {
 		for i, n := range nodes {
 			writeSecrets(t, paths[i], step...)
@@ -309,12 +309,12 @@ func TestGossipRotatesKeys(t *testing.T) {
 			// From now on, this node's messages reach all others, whatever keys they use.
 			free++
 			meta := n.Meta()
-			meta.FreeMiB = free
+			meta.Expect = free
 			must.Do(t, n.SetMeta(meta))
 			for _, other := range nodes {
 				await.Eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Meta.ServerID, n.cfg.Meta.ServerID, step), func() bool {
 					m, ok := other.Member(n.cfg.Meta.ServerID)
-					return ok && m.FreeMiB == free
+					return ok && m.Expect == free
 				})
 				wantMembers(t, other, ids...)
 			}

@@ -48,7 +48,6 @@ type Meta struct {
 	Expect      int    `cbor:"7,keyasint,omitempty"`  // bootstrap-expect
 	Fresh       bool   `cbor:"8,keyasint,omitempty"`  // the node has no Raft state yet
 	NonVoter    bool   `cbor:"9,keyasint,omitempty"`  // the node must not become a voter
-	FreeMiB     uint64 `cbor:"10,keyasint,omitempty"` // free disk space, 0 if unknown
 	DiskLow     bool   `cbor:"11,keyasint,omitempty"` // free disk space is below the reserve
 	Format      int    `cbor:"12,keyasint,omitempty"` // newest format that the node's program supports
 	Slow        bool   `cbor:"13,keyasint,omitempty"` // the node's disk or processor is too slow to lead

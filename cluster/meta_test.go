@@ -26,7 +26,7 @@ func TestMetaRoundTrip(t *testing.T) {
 			ClusterID:   rapid.StringMatching(`([a-z0-9][a-z0-9-]{0,20}[a-z0-9])?`).Draw(t, "cluster"),
 			Expect:      rapid.IntRange(0, maxExpect).Draw(t, "expect"),
 			Fresh:       rapid.Bool().Draw(t, "fresh"), NonVoter: rapid.Bool().Draw(t, "nonvoter"),
-			FreeMiB: rapid.Uint64().Draw(t, "free"), DiskLow: rapid.Bool().Draw(t, "low"), Slow: rapid.Bool().Draw(t, "slow"), Format: rapid.IntRange(0, maxFormat).Draw(t, "format"),
+			DiskLow: rapid.Bool().Draw(t, "low"), Slow: rapid.Bool().Draw(t, "slow"), Format: rapid.IntRange(0, maxFormat).Draw(t, "format"),
 		}
 		data := must.Get(want.Encode())(t)
 		got, err := DecodeMeta(data)
@@ -82,7 +82,7 @@ func TestMetaIgnoresUnknownFields(t *testing.T) {
 
 func FuzzDecodeMeta(f *testing.F) {
 	full := testMeta("n-1")
-	full.ClusterID, full.NonVoter, full.FreeMiB, full.DiskLow, full.Slow, full.Format = "c1", true, 1<<40, true, true, maxFormat
+	full.ClusterID, full.NonVoter, full.DiskLow, full.Slow, full.Format = "c1", true, true, true, maxFormat
 	for _, m := range []Meta{testMeta("n-1"), full} {
 		data, err := m.Encode()
 		if err != nil {

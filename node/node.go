@@ -237,7 +237,7 @@ func (n *Node) openPort() (err error) {
 		Clock:    n.cfg.Clock(), Assess: n.assess, Limiter: limit.New(n.writeLimit, time.Now),
 	})
 	n.usage = usage.New(usage.Config{
-		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, LastFold: n.cfg.Tuning.LastFold, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
+		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
 		Rejected: func() bool { return n.health.Rejection() != nil }, Propose: n.proposeOwn,
 	})
 	return nil
@@ -291,7 +291,7 @@ func (n *Node) openDelivery() error {
 		Secret: n.dataKey.WebhookSecret, Known: n.dataKey.Known(),
 		Members: n.liveMembers,
 		Work:    n.workCtx, Go: n.workers.Go,
-		Boot: n.pipeline.Boot(), Propose: n.proposeOwn, ProposeAsLeader: n.proposeAsLeader,
+		Boot: n.pipeline.Boot(), Propose: n.proposeOwn,
 		Stamp: n.pipeline.Clocks().Stamp, Now: n.pipeline.Clocks().Corrected,
 		LeaderID: func() string { return n.raft.LeaderID() }, Leading: n.leading, UntilAnotherLeads: n.pipeline.UntilAnotherLeads,
 	})
@@ -322,7 +322,7 @@ func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Slow: n.health.Slow(), Leaving: leaving,
 	}
 	if d := n.health.Disk(); d != nil {
-		m.FreeMiB, m.DiskLow = d.FreeMiB(), d.Low
+		m.DiskLow = d.Low
 	}
 	return m
 }

@@ -158,7 +158,6 @@ const (
 	defaultReconcileInterval = time.Second
 	defaultStableFor         = 3 * time.Second
 	defaultGoneFor           = 10 * time.Second
-	defaultHandoverTimeout   = 5 * time.Second
 	defaultProbeInterval     = time.Second
 	defaultPurgeGather       = time.Minute
 	defaultUsageInterval     = 5 * time.Second
@@ -176,10 +175,7 @@ type Tuning struct {
 	PurgeGather   time.Duration
 	ClaimTTL      time.Duration // how long a claim of a job lasts. Zero means the default of api
 	UsageInterval time.Duration // the time between two folds of the counts of calls into the log
-	// LastFold is how long a node that shuts down tries to add its counts to the log. Zero
-	// means the default of package usage.
-	LastFold time.Duration
-	Resolver *net.Resolver // of the names of receivers; nil means the system's
+	Resolver      *net.Resolver // of the names of receivers; nil means the system's
 	// PushTimeout bounds one exchange with a receiver. Zero means the default of push.
 	PushTimeout time.Duration
 	// AroundWrite runs each transaction of the log, and each write of the state, which it must
@@ -206,7 +202,6 @@ func (t Tuning) WithDefaults() Tuning {
 	t.ReconcileInterval = cmp.Or(t.ReconcileInterval, defaultReconcileInterval)
 	t.StableFor = cmp.Or(t.StableFor, defaultStableFor)
 	t.GoneFor = cmp.Or(t.GoneFor, defaultGoneFor)
-	t.HandoverTimeout = cmp.Or(t.HandoverTimeout, defaultHandoverTimeout)
 	t.ProbeInterval = cmp.Or(t.ProbeInterval, defaultProbeInterval)
 	t.PurgeGather = cmp.Or(t.PurgeGather, defaultPurgeGather)
 	t.Format = cmp.Or(t.Format, command.MaxFormat)

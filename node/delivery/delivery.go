@@ -43,10 +43,8 @@ type Config struct {
 	Work context.Context //nolint:containedctx // attempts outlive the leadership that began them
 	Go   func(func())
 
-	Boot command.BootID // of the commands that Propose replicates
-	// Propose replicates a command of the node itself, and ProposeAsLeader one that only a
-	// leader may propose.
-	Propose, ProposeAsLeader func(context.Context, command.Payload) error
+	Boot    command.BootID                               // of the commands that Propose replicates
+	Propose func(context.Context, command.Payload) error // replicates a command of the node itself
 	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
 	Stamp    func() int64
 	Now      func() time.Time

@@ -43,7 +43,7 @@ func newTestbed(t *testing.T, change func(*Config)) *testbed {
 	cfg := Config{
 		ServerID: "a-1", Machine: machine, Client: http.DefaultClient, Logger: slog.New(slog.DiscardHandler),
 		Members: func() []cluster.Member { return nil }, Work: work, Go: workers.Go,
-		Boot: command.BootID{1}, Propose: h.propose, ProposeAsLeader: h.propose, Stamp: now, Now: time.Now,
+		Boot: command.BootID{1}, Propose: h.propose, Stamp: now, Now: time.Now,
 		Secret: func(salt string) []byte { return []byte("secret of " + salt) }, Known: closed,
 		LeaderID: func() string { return "a-1" }, Leading: func() bool { return true },
 		UntilAnotherLeads: func(ctx context.Context, _ string) (context.Context, context.CancelFunc) {

@@ -21,9 +21,6 @@ const (
 	diskInterval = time.Second // how often the free space is checked
 	// diskResume: a disk no longer counts as low when 1/8 of the reserve is free above it.
 	diskResume = 8
-	// freeStep is the step of the free space in gossip, in MiB: every change is a message
-	// to all nodes.
-	freeStep = 64
 )
 
 // Disk is the last measurement of the data directory's disk, in bytes.
@@ -38,12 +35,6 @@ func (d Disk) look(free, size uint64, keep Reserve) Disk {
 	next := Disk{Free: free, Size: size, Reserve: keep.of(size)}
 	next.Low = free < next.Reserve || d.Low && free < next.Reserve+next.Reserve/diskResume
 	return next
-}
-
-// FreeMiB returns the free space for gossip. It is at least 1, because 0 means unknown.
-func (d Disk) FreeMiB() uint64 {
-	mib := d.Free >> 20
-	return max(1, mib-mib%freeStep)
 }
 
 // Disk returns the last measurement of the disk, or nil if it is not watched.

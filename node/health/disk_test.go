@@ -39,12 +39,6 @@ func TestLowDiskStaysLow(t *testing.T) {
 	}
 }
 
-func TestFreeSpaceInGossip(t *testing.T) {
-	for free, want := range map[uint64]uint64{0: 1, 1 << 20: 1, 64 << 20: 64, 127 << 20: 64, 10<<30 + 5<<20: 10 << 10} {
-		check.Equal(t, (Disk{Free: free}).FreeMiB(), want, "%d bytes", free)
-	}
-}
-
 // TestRoomLeavesTheReserve: what is kept for a follower leaves the reserve alone.
 func TestRoomLeavesTheReserve(t *testing.T) {
 	for name, tt := range map[string]struct {

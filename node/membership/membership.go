@@ -17,7 +17,10 @@ import (
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
-const metaInterval = 250 * time.Millisecond // how often this node's gossip metadata is updated
+const (
+	metaInterval    = 250 * time.Millisecond // how often this node's gossip metadata is updated
+	handoverTimeout = 5 * time.Second        // bounds the hand-over of leadership at shutdown
+)
 
 // Timing holds intervals that are constants of the product and that tests change.
 type Timing struct {
@@ -28,8 +31,7 @@ type Timing struct {
 	// GoneFor is how long a server must be out of gossip before a new one of the same name
 	// may replace it, and how long a returning server waits to be added again before it
 	// reports that it was removed.
-	GoneFor         time.Duration
-	HandoverTimeout time.Duration // bounds the hand-over of leadership at shutdown
+	GoneFor time.Duration
 }
 
 // Config configures a Membership.
@@ -148,7 +150,7 @@ const Retry = 50 * time.Millisecond
 
 // HandOver transfers leadership to another voter, if this node leads and another can.
 func (ms *Membership) HandOver(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, ms.cfg.HandoverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
 	led := ms.cfg.Raft.Leads()
 	for attempt := 0; ms.cfg.Raft.Leads(); attempt++ {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
@@ -167,45 +168,36 @@ const (
 
 // pulse is the cached report of the cluster. The zero value is ready.
 type pulse struct {
-	mu      sync.Mutex
-	at      time.Time
-	report  admin.ClusterReport
-	running chan struct{} // closed at the end of the running round of requests; nil if there is no such round
+	asking singleflight.Group
+	mu     sync.Mutex
+	at     time.Time
+	report admin.ClusterReport
 }
 
-// Pulse returns a recent report of all servers, or the last one if ctx ends first.
-func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
-	p := &o.pulse
-	p.mu.Lock()
-	if time.Since(p.at) < pulseAge {
-		defer p.mu.Unlock()
-		return p.report
-	}
-	running := p.running
-	if running == nil {
-		p.running = make(chan struct{})
-	}
-	p.mu.Unlock()
-	if running == nil {
-		return o.look(ctx)
-	}
-	select {
-	case <-running:
-	case <-ctx.Done():
-	}
+func (p *pulse) last() (report admin.ClusterReport, age time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.report
+	return p.report, time.Since(p.at)
 }
 
-// look asks all servers, for all waiting callers: it continues when the first of them
-// stops waiting.
-func (o *Operator) look(ctx context.Context) (report admin.ClusterReport) {
-	defer func() {
-		o.pulse.mu.Lock()
-		defer o.pulse.mu.Unlock()
-		close(o.pulse.running)
-		o.pulse.report, o.pulse.at, o.pulse.running = report, time.Now(), nil
-	}()
-	return o.clusterReport(context.WithoutCancel(ctx), pulseTimeout)
+// Pulse returns a recent report of all servers, or the last one if ctx ends first. All callers that
+// wait share one round of requests, which goes on when one of them stops waiting.
+func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
+	p := &o.pulse
+	if report, age := p.last(); age < pulseAge {
+		return report
+	}
+	asked := p.asking.DoChan("", func() (any, error) {
+		report := o.clusterReport(context.WithoutCancel(ctx), pulseTimeout)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.report, p.at = report, time.Now()
+		return nil, nil
+	})
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+	report, _ := p.last()
+	return report
 }

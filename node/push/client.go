@@ -275,25 +275,16 @@ func (c *Client) Verify(ctx context.Context, rawURL, agent string) Answer {
 		return Answer{Reason: RejectedURL} // texts always encode
 	}
 	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body})
+	first := []rune(string(a.body))
 	switch {
 	case a.Reason != "":
-	case !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)):
+	case !strings.Contains(string(first[:min(len(first), MaxChallengeAt)]), challenge):
 		a.Reason = ChallengeMissing
 	case bytes.Contains(a.body, []byte(decoy)):
 		a.Reason = DecoyRepeated
 	}
 	a.body = nil
 	return a
-}
-
-func firstCharacters(s []byte, n int) []byte {
-	for i := range string(s) {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }
 
 // The headers of Standard Webhooks, and the name of its signatures by HMAC-SHA256.

@@ -6,7 +6,6 @@
 package usage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,7 +35,6 @@ const (
 type Config struct {
 	Boot     command.BootID
 	Interval time.Duration // between folds
-	LastFold time.Duration // bounds the folds of a node that shuts down; 0 means lastFoldTimeout
 	Logger   *slog.Logger
 	Now      func() time.Time // of folds
 	Rejected func() bool      // whether the node rejects writes: counting goes on, folding waits
@@ -179,7 +177,7 @@ func (u *Counter) Run(ctx context.Context) {
 
 // Finish folds the rest after the last call, as far as time allows.
 func (u *Counter) Finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(u.cfg.LastFold, lastFoldTimeout))
+	ctx, cancel := context.WithTimeout(ctx, lastFoldTimeout)
 	defer cancel()
 	for u.cfg.Rejected() && loop.Pause(ctx, rejectedPause) {
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/stats"
-	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -241,7 +240,7 @@ func TestNoFoldOnFullDisks(t *testing.T) {
 func TestLastFold(t *testing.T) {
 	looks, proposed := 0, 0
 	u := New(Config{
-		Boot: command.BootID{1}, LastFold: await.Patience, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler),
+		Boot: command.BootID{1}, Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler),
 		Rejected: func() bool { looks++; return looks < 4 },
 		Propose:  func(context.Context, command.Payload) error { proposed++; return nil },
 	})
