@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -223,12 +221,6 @@ func (s *gossipStream) Close() error {
 // those that operators need as throttled warnings.
 type gossipLog struct{ g *Gossip }
 
-func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
-
-func (l gossipLog) WithGroup(string) slog.Handler { return l }
-
 // noteworthy are the beginnings of lines that show misconfiguration or strangers.
 // memberlist's other errors are temporary; changes of members are logged from its events.
 var noteworthy = []string{
@@ -248,11 +240,11 @@ var noteworthy = []string{
 // otherKey is part of the error text for a message that is encrypted with an unknown key.
 const otherKey = "no installed keys could decrypt"
 
-// Handle processes one line of the form "[LEVEL] memberlist: text".
-func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
-	_, text, found := strings.Cut(record.Message, "memberlist: ")
-	if !found {
-		text = record.Message
+// Write takes one line of the form "[LEVEL] memberlist: text".
+func (l gossipLog) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	if _, known, found := strings.Cut(text, "memberlist: "); found {
+		text = known
 	}
 	for _, kind := range noteworthy {
 		if !strings.HasPrefix(text, kind) {
@@ -265,15 +257,15 @@ func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
 		switch {
 		case !ok:
 		case strings.Contains(text, otherKey):
-			l.g.logger.WarnContext(ctx, "rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
+			l.g.logger.Warn("rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
 				"detail", text, "suppressed", suppressed)
 		default:
-			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
+			l.g.logger.Warn("trouble in gossip", "detail", text, "suppressed", suppressed)
 		}
-		return nil
+		return len(line), nil
 	}
-	l.g.logger.DebugContext(ctx, "gossip", "detail", text)
-	return nil
+	l.g.logger.Debug("gossip", "detail", text)
+	return len(line), nil
 }
 
 // remoteHost finds the "from=host:port" at the end of a line, without the port.

@@ -73,7 +73,11 @@ func (c *debugCommand) collect(ctx context.Context, client *admin.Client, b *bun
 	if err != nil {
 		return err
 	}
-	b.addJSON("cluster.json", report)
+	if data, err := json.MarshalIndent(report, "", "  "); err == nil {
+		b.add("cluster.json", data)
+	} else {
+		b.miss("cluster.json", err.Error())
+	}
 	answers, errs := make([]admin.DebugAnswer, len(report.Servers)), make([]error, len(report.Servers))
 	var group sync.WaitGroup
 	for i, s := range report.Servers {
@@ -109,15 +113,6 @@ type bundle struct {
 
 func (b *bundle) add(name string, data []byte) {
 	b.files = append(b.files, admin.DebugFile{Name: name, Data: data})
-}
-
-func (b *bundle) addJSON(name string, value any) {
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		b.miss(name, err.Error())
-		return
-	}
-	b.add(name, data)
 }
 
 func (b *bundle) miss(name, reason string) {
