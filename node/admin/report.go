@@ -23,22 +23,10 @@ type SavedBackup struct {
 	CreatedAt int64 `json:"createdAt"` // start of the backup according to its header, milliseconds since the epoch
 }
 
-// SettingsChange is a change of the replicated settings. Fields that are nil do not change.
+// SettingsChange is a change of the replicated settings. Fields that are nil do not change. The leader
+// tries a store of backups, and looks for the entry of a welcome, before it stores them.
 type SettingsChange struct {
-	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
-	SenderBytes *uint64 `json:"senderBytes,omitempty"`
-	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
-	SenderDays  *uint64 `json:"senderDays,omitempty"`
-	WriteRate   *int64  `json:"writeRate,omitempty"`  // command.NotSet: the leader's flag applies
-	WriteBurst  *int64  `json:"writeBurst,omitempty"` // command.NotSet: the leader's flag applies
-	// RetentionDays is for how many days texts are kept; 0 means for good.
-	RetentionDays *uint64 `json:"retentionDays,omitempty"`
-	// BackupURL is tried at the leader before it is stored; empty ends the schedule.
-	BackupURL    *string `json:"backupUrl,omitempty"`
-	BackupMillis *uint64 `json:"backupEveryMs,omitempty"`
-	BackupKeep   *uint64 `json:"backupKeep,omitempty"`
-	// Welcome is the id of a visible entry; empty ends it.
-	Welcome *string `json:"welcome,omitempty"`
+	command.SetSettings
 	// DryRun only counts the entries that the retention would affect.
 	DryRun bool `json:"dryRun,omitempty"`
 }

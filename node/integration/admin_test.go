@@ -68,9 +68,9 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 		c.WaitVoters()
 		leader := c.WaitLeader()
 		id := c.MustPublish(leader, nodetest.Post{Body: "seen by operators"}).Entry.ID
-		check.Equal(t, mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{Welcome: &id}).Welcome, id, "the welcome")
+		check.Equal(t, mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{Welcome: &id}}).Welcome, id, "the welcome")
 		missing := "ezzzz"
-		_, err := operate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{Welcome: &missing})
+		_, err := operate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{Welcome: &missing}})
 		check.ErrText(t, err, "publish the welcome first", "a welcome that is not there")
 		c.WaitConverged()
 		for i := range c.Nodes {
@@ -235,7 +235,7 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 func (c *testCluster) checkEvents(at int, removed ...string) {
 	c.t.Helper()
 	daily := uint64(1 << 30)
-	mustOperate[admin.SettingsReport](c, at, admin.PathSettings, admin.SettingsChange{DailyBytes: &daily})
+	mustOperate[admin.SettingsReport](c, at, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{DailyBytes: &daily}})
 	var all admin.Events
 	c.Eventually("the last event", func() error {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
@@ -50,7 +51,7 @@ func TestClocksThatWereAhead(t *testing.T) {
 		id := c.MustPublish(0, nodetest.Post{Body: "An address"}).Entry.ID
 		leader := c.WaitLeader()
 		url, every, keep := "file://"+dir, uint64(60_000), uint64(2)
-		mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{BackupURL: &url, BackupMillis: &every, BackupKeep: &keep})
+		mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{BackupURL: &url, BackupMillis: &every, BackupKeep: &keep}})
 		first := c.saved(leader, time.Now().Add(ahead-tolerance).UnixMilli())
 		warned := func(i int) bool {
 			return strings.Contains(strings.Join(c.reports(leader)[i].Warnings, "\n"), "the time of the log is 4")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/admin"
@@ -28,11 +29,11 @@ func TestScheduledBackups(t *testing.T) {
 		ids := c.publishDoomed()
 		leader := c.WaitLeader()
 		missing, url, every, keep := "file://"+filepath.Join(dir, "missing"), "file://"+dir, uint64(120_000), uint64(1)
-		_, err := operate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{BackupURL: &missing})
+		_, err := operate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{BackupURL: &missing}})
 		check.ErrText(t, err, "mount or create the directory", "a store that does not work")
-		report := mustOperate[admin.SettingsReport](c, c.Follower(), admin.PathSettings, admin.SettingsChange{BackupMillis: &every, BackupKeep: &keep})
+		report := mustOperate[admin.SettingsReport](c, c.Follower(), admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{BackupMillis: &every, BackupKeep: &keep}})
 		check.Equal(t, report.BackupURL, "", "the store after a failed try")
-		mustOperate[admin.SettingsReport](c, c.Follower(), admin.PathSettings, admin.SettingsChange{BackupURL: &url})
+		mustOperate[admin.SettingsReport](c, c.Follower(), admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{BackupURL: &url}})
 
 		store := must.Get(offsite.Open(url, offsite.Access{}))(t)
 		first := c.saved(leader, 0)

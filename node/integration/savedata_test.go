@@ -91,7 +91,7 @@ func TestSaveData(t *testing.T) {
 	c.populateDeliveries(h)
 	c.save(0)
 	sender := command.DefaultSettings.SenderBytes / 2
-	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender})
+	mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{SenderBytes: &sender}})
 	c.populateSwept(old)
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
 	hidden := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be hidden."}).Entry.ID
@@ -160,7 +160,7 @@ func (c *testCluster) populateSwept(old string) {
 	c.t.Helper()
 	retain := func(days uint64) {
 		c.t.Helper()
-		mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{RetentionDays: &days})
+		mustOperate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SetSettings: command.SetSettings{RetentionDays: &days}})
 	}
 	retain(1) // an open job is kept
 	defer retain(0)

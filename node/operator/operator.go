@@ -225,7 +225,7 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // changeSettings changes the replicated settings, if the call contains changes, and returns them.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, RetentionDays: request.RetentionDays, SenderDays: request.SenderDays, WriteRate: request.WriteRate, WriteBurst: request.WriteBurst, BackupURL: request.BackupURL, BackupMillis: request.BackupMillis, BackupKeep: request.BackupKeep, Welcome: request.Welcome}
+		payload := &request.SetSettings
 		if err := command.Check(payload); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
