@@ -48,6 +48,9 @@ func named(n *simnet.Net, r *records, id, host string, secrets *Secrets, join ..
 	cfg.Bind, cfg.Advertise = joinAddr(host, DefaultGossipPort), id+".test"
 	cfg.Network = Network{Packets: n.Host(host).Packets}
 	cfg.LookupHost = r.lookup
+	cfg.Known = func() []string { // as an address book has them
+		return []string{joinAddr(hostA, DefaultGossipPort), joinAddr(hostB, DefaultGossipPort), joinAddr(hostC, DefaultGossipPort)}
+	}
 	return cfg
 }
 
