@@ -110,9 +110,6 @@ func (b *backend) Checks() []op.Check {
 	return list
 }
 
-// Status returns the node's status in the cluster.
-func (n *Node) Status() admin.Status { return n.operator.Status() }
-
 // VerifyReceiver lets the leader verify a receiver for an agent.
 func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
 	err := b.delivery.Verify(ctx, from.Fingerprint, agent, notifyURL)

@@ -316,15 +316,11 @@ func (n *Node) resolve(serverID string) (addr string, ok bool) {
 
 // meta is this node's gossip metadata.
 func (n *Node) meta(fresh, leaving bool) cluster.Meta {
-	m := cluster.Meta{
+	return cluster.Meta{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
 		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
-		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Slow: n.health.Slow(), Leaving: leaving,
+		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Slow: n.health.Slow(), DiskLow: n.health.DiskLow(), Leaving: leaving,
 	}
-	if d := n.health.Disk(); d != nil {
-		m.DiskLow = d.Low
-	}
-	return m
 }
 
 // liveMembers returns the members that gossip knows. It returns nil before gossip runs.
@@ -571,9 +567,11 @@ func (n *Node) HTTPSAddr() string { return n.httpsListener.Addr().String() }
 // ServerID returns the node's id in the cluster.
 func (n *Node) ServerID() string { return n.identity.ServerID }
 
-// Health returns the servers' health as this node sees it. Only a leader has one.
-func (n *Node) Health() (h membership.Health, leading bool) { return n.members.Health() }
+// Machine returns the node's state machine.
+func (n *Node) Machine() *fsm.Machine { return n.machine }
 
-// Digest returns the running hash over everything the state machine has applied
-// up to index. Nodes of one cluster have equal digests at equal indexes.
-func (n *Node) Digest() (index uint64, digest [32]byte) { return n.machine.Digest() }
+// Raft returns the node's Raft.
+func (n *Node) Raft() *consensus.Raft { return n.raft }
+
+// Members returns the node's part in the cluster.
+func (n *Node) Members() *membership.Membership { return n.members }

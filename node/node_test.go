@@ -17,6 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -163,8 +165,8 @@ func TestWaitingNode(t *testing.T) {
 	if err := b.WaitIndex(brief, 5); !errors.As(err, &unavailable) || unavailable.Code != command.CodeBehind {
 		t.Errorf("WaitIndex: %v", err)
 	}
-	if s := n.Status(); s.Leader != nil || s.Role != "follower" || len(s.Voters) != 0 {
-		t.Errorf("status %+v", s)
+	if leader, state, voters := n.raft.LeaderID(), n.raft.State(), n.raft.Voters(); leader != "" || state != raft.Follower || len(voters) != 0 {
+		t.Errorf("leader %q, state %v, voters %v", leader, state, voters)
 	}
 	if b.StaleFor() <= 0 {
 		t.Error("a node that never heard from a leader is not stale")

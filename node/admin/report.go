@@ -80,31 +80,10 @@ type Moderation struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 }
 
-// Status is a node's report on its part in the cluster.
+// Status is a node's part in the cluster.
 type Status struct {
-	Node         string   `json:"node"`    // server id
-	Process      string   `json:"process"` // random id of the process, which /readyz shows, too
-	Role         string   `json:"role"`    // leader, follower or candidate
-	Leader       *string  `json:"leader"`  // server id; null if unknown
-	Term         uint64   `json:"term"`
-	AppliedIndex uint64   `json:"appliedIndex"`
-	CommitIndex  uint64   `json:"commitIndex"`
-	Voters       []string `json:"voters"` // server ids
-	Version      string   `json:"version"`
-	UptimeMillis int64    `json:"uptimeMs"`
-	Format       int      `json:"format"`     // replicated format number
-	Membership   string   `json:"membership"` // see membership.Part
-	// Disk is nil if the disk is not watched.
-	Disk *DiskStatus `json:"disk"`
-	// LogFailure is the reason why the node's log cannot be written, or nil.
-	LogFailure *string `json:"logFailure"`
-}
-
-// DiskStatus is the disk that the node keeps its data on.
-type DiskStatus struct {
-	FreeBytes    uint64 `json:"freeBytes"`
-	ReserveBytes uint64 `json:"reserveBytes"` // should stay free
-	Low          bool   `json:"low"`          // less than the reserve is free; the node does not lead
+	Process    string `json:"process"`    // random id of the process, which /readyz shows, too
+	Membership string `json:"membership"` // see membership.Part
 }
 
 // NodeReport is a node's report about itself.

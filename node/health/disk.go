@@ -37,8 +37,8 @@ func (d Disk) look(free, size uint64, keep Reserve) Disk {
 	return next
 }
 
-// Disk returns the last measurement of the disk, or nil if it is not watched.
-func (h *Health) Disk() *Disk { return h.disk.Load() }
+// DiskLow reports whether less than the reserve of the disk is free.
+func (h *Health) DiskLow() bool { return h.lastDisk().Low }
 
 // lastDisk returns the last measurement, or zero before the first.
 func (h *Health) lastDisk() (d Disk) {

@@ -215,14 +215,6 @@ func (h *Health) LogWritable() {
 	}
 }
 
-// LogFailure returns the reason why the log cannot be written, or nil.
-func (h *Health) LogFailure() error {
-	if failure := h.logFailure.Load(); failure != nil {
-		return *failure
-	}
-	return nil
-}
-
 // Rejection returns the reason why this node rejects writes, or nil.
 func (h *Health) Rejection() *command.Unavailable {
 	if h.logFailure.Load() != nil {

@@ -153,7 +153,7 @@ func TestDeadVoterIsRemoved(t *testing.T) {
 		leader := c.WaitLeader()
 		c.Eventually("all are healthy", func() error {
 			leader = c.WaitLeader()
-			h, leading := c.Nodes[leader].Run.Health()
+			h, leading := c.Nodes[leader].Run.Members().Health()
 			if !leading || len(h) != 4 {
 				return fmt.Errorf("leading %v: %+v", leading, h)
 			}
@@ -164,14 +164,14 @@ func TestDeadVoterIsRemoved(t *testing.T) {
 			}
 			return nil
 		})
-		if _, leading := c.Nodes[c.Follower()].Run.Health(); leading {
+		if _, leading := c.Nodes[c.Follower()].Run.Members().Health(); leading {
 			t.Error("a follower rates the health")
 		}
 		victim := c.Follower()
 		id := c.Nodes[victim].ServerID()
 		c.Kill(victim)
 		c.Eventually("its death is seen", func() error {
-			h, _ := c.Nodes[c.WaitLeader()].Run.Health()
+			h, _ := c.Nodes[c.WaitLeader()].Run.Members().Health()
 			for _, s := range h {
 				if s.ID == id && !s.Healthy && !s.Alive && s.LastContactMs == -1 {
 					return nil

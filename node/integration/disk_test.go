@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -52,9 +55,8 @@ func TestFullDisks(t *testing.T) {
 	})
 	second := c.WaitLeader()
 	c.MustPublish(first, nodetest.Post{Body: "through the one without space"})
-	if s := c.Nodes[first].Status(); s.Disk == nil || !s.Disk.Low || s.Disk.FreeBytes != little || s.Disk.ReserveBytes != (10<<30)/100*10 {
-		t.Errorf("its status is %+v", s)
-	}
+	report := mustOperate[admin.NodeReport](c, first, admin.PathNode, nil)
+	check.Contains(t, strings.Join(report.Warnings, "\n"), fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", admin.BytesText(little), admin.BytesText((10<<30)/100*10)), "its warnings")
 
 	d.set(c.Nodes[second].Config.NodeID, little)
 	for _, nd := range c.Nodes {

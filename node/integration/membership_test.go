@@ -102,7 +102,7 @@ func TestNonVoter(t *testing.T) {
 				t.Errorf("the voter says %+v", voter)
 			}
 			c.Eventually("the replica is stable", func() error {
-				h, _ := c.Nodes[0].Run.Health()
+				h, _ := c.Nodes[0].Run.Members().Health()
 				return nodetest.ErrorIf(len(h) != 2 || !h[0].Healthy || !h[1].Healthy, "%+v", h)
 			})
 			check.Equal(t, replica.Status().Membership, "non-voter", "the replica")

@@ -21,8 +21,8 @@ import (
 	"github.com/commons-cluster/commons/internal/memdir"
 	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node"
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
@@ -497,14 +497,14 @@ func (c *Cluster) WaitLeader(nodes ...int) int {
 		leader = -1
 		for _, i := range nodes {
 			s := c.Nodes[i].Status()
-			if s.Leader == nil {
+			if s.Leader == "" {
 				return fmt.Errorf("node %d knows no leader", i)
 			}
 			c.mu.Lock()
-			led := c.ids[*s.Leader]
+			led := c.ids[s.Leader]
 			c.mu.Unlock()
 			if !slices.Contains(nodes, led) || leader >= 0 && led != leader {
-				return fmt.Errorf("node %d follows %s", i, *s.Leader)
+				return fmt.Errorf("node %d follows %s", i, s.Leader)
 			}
 			leader = led
 		}
@@ -555,9 +555,9 @@ func (c *Cluster) WaitConverged() {
 	c.t.Helper()
 	c.Eventually("equal indexes", func() error {
 		running := c.Running()
-		first, digest := c.Nodes[running[0]].Run.Digest()
+		first, digest := c.Nodes[running[0]].Run.Machine().Digest()
 		for _, i := range running[1:] {
-			index, other := c.Nodes[i].Run.Digest()
+			index, other := c.Nodes[i].Run.Machine().Digest()
 			if index != first {
 				return fmt.Errorf("node %d is at %d, node %d at %d", running[0], first, i, index)
 			}
@@ -569,5 +569,22 @@ func (c *Cluster) WaitConverged() {
 	})
 }
 
+// Status is a node's view of the cluster.
+type Status struct {
+	Node       string // server id
+	Role       string // leader, follower or candidate
+	Leader     string // server id, empty if unknown
+	Term       uint64
+	Voters     []string // server ids
+	Format     int      // of the state
+	Membership string
+}
+
 // Status returns the status of a running node.
-func (nd *Node) Status() admin.Status { return nd.Run.Status() }
+func (nd *Node) Status() Status {
+	r := nd.Run.Raft()
+	return Status{
+		Node: nd.ServerID(), Role: health.Role(r.State()), Leader: r.LeaderID(), Term: r.CurrentTerm(), Voters: r.Voters(),
+		Format: nd.Run.Machine().Format(), Membership: nd.Run.Members().Part(),
+	}
+}

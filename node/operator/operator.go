@@ -82,7 +82,9 @@ func rejectf(status int, format string, args ...any) error {
 // may do everything.
 func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathNode, serve(o, func(context.Context, struct{}) (admin.NodeReport, error) { return o.report(), nil }))
-	mux.HandleFunc("POST "+admin.PathStatus, serve(o, func(context.Context, struct{}) (admin.Status, error) { return o.Status(), nil }))
+	mux.HandleFunc("POST "+admin.PathStatus, serve(o, func(context.Context, struct{}) (admin.Status, error) {
+		return admin.Status{Process: o.cfg.Process, Membership: o.cfg.Members.Part()}, nil
+	}))
 	mux.HandleFunc("POST "+admin.PathCluster, serve(o, func(ctx context.Context, _ struct{}) (admin.ClusterReport, error) { return o.ClusterReport(ctx), nil }))
 	mux.HandleFunc("POST "+admin.PathDigest, serveFor(o, digestTimeout, o.digestAt))
 	mux.HandleFunc("POST "+admin.PathCompare, serveFor(o, digestTimeout, o.compareDigests))

@@ -22,30 +22,6 @@ import (
 // those of the others.
 const reportTimeout = 2 * time.Second
 
-// Status returns the node's status in the cluster.
-func (o *Operator) Status() admin.Status {
-	v := o.cfg.Machine.View()
-	format := v.Format()
-	v.Release()
-	s := admin.Status{
-		Node: o.cfg.ServerID, Process: o.cfg.Process, Role: health.Role(o.cfg.Raft.State()), Term: o.cfg.Raft.CurrentTerm(),
-		AppliedIndex: o.cfg.Machine.Applied(), CommitIndex: o.cfg.Raft.CommitIndex(),
-		Voters: o.cfg.Raft.Voters(), Version: o.cfg.Version,
-		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), Format: format, Membership: o.cfg.Members.Part(),
-	}
-	if id := o.cfg.Raft.LeaderID(); id != "" {
-		s.Leader = &id
-	}
-	if d := o.cfg.Health.Disk(); d != nil {
-		s.Disk = &admin.DiskStatus{FreeBytes: d.Free, ReserveBytes: d.Reserve, Low: d.Low}
-	}
-	if err := o.cfg.Health.LogFailure(); err != nil {
-		text := err.Error()
-		s.LogFailure = &text
-	}
-	return s
-}
-
 func (o *Operator) report() admin.NodeReport {
 	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()

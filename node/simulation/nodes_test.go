@@ -259,7 +259,7 @@ func (c *nodes) look() {
 				c.problem("%s and %s lead in term %d", c.leaders[s.Term], s.Node, s.Term)
 			}
 		}
-		index, digest := nd.Run.Digest()
+		index, digest := nd.Run.Machine().Digest()
 		if was, known := c.digests[index]; known && was != digest {
 			c.problem("%s: its state at index %d differs from that of another node", s.Node, index)
 		}
