@@ -85,15 +85,15 @@ func (s *selection) Run(ctx context.Context, std terminal.Streams, called *kong.
 	operation, body := called.Selected().Name, called.Selected().Target.Addr().Interface()
 	s.DryRun = !s.Yes && (operation == purge || len(s.IDs)+len(s.Profiles) == 0)
 	var all hidden
-	err := inPages(std, s.IDs, s.Profiles, &all.Changed, func(ids, profiles []string) error {
-		s.IDs, s.Profiles, s.Order = ids, profiles, 0
+	err := inPages(std, &all.Changed, func() error {
+		s.Order = 0
 		return allParts(ctx, std, &s.moderation, operation, body, &all, func(part *hidden) {
 			s.Before = part.Next
 			if operation == hide && s.Order == 0 && part.Record != nil {
 				s.Order, all.Orders = *part.Record, append(all.Orders, *part.Record)
 			}
 		})
-	})
+	}, &s.IDs, &s.Profiles)
 	if err != nil {
 		return err
 	}
@@ -121,36 +121,38 @@ const (
 	shownSamples = 5
 )
 
-// inPages calls f with all ids and profiles, as many at once as a call may have, or once without
-// any. It shows the progress, and adds to an error how much is done, which f counts in changed.
-func inPages(std terminal.Streams, ids, profiles []string, changed *int, f func(ids, profiles []string) error) error {
-	call := func(ids, profiles []string) error {
-		err := f(ids, profiles)
+// inPages calls f with all items of some lists, as many at once as a call may have, or once without
+// any. Each list holds its part of a call meanwhile. It shows the progress, and adds to an error how
+// much is done, which f counts in changed.
+func inPages(std terminal.Streams, changed *int, f func() error, lists ...*[]string) error {
+	call := func() error {
+		err := f()
 		if err != nil && *changed > 0 {
 			err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, *changed)
 		}
 		return err
 	}
-	all := len(ids) + len(profiles)
+	full, all := make([][]string, len(lists)), 0
+	for i, list := range lists {
+		full[i] = *list
+		all += len(*list)
+	}
 	if all <= mostItems {
-		return call(ids, profiles)
+		return call()
+	}
+	for _, list := range lists {
+		*list = nil
 	}
 	done := 0
-	progress := func(n int) {
-		done += n
-		fmt.Fprintf(std.Err, "commons: %d of %d\n", done, all)
-	}
-	for part := range slices.Chunk(ids, mostItems) {
-		if err := call(part, nil); err != nil {
-			return err
+	for i, list := range lists {
+		for *list = range slices.Chunk(full[i], mostItems) {
+			if err := call(); err != nil {
+				return err
+			}
+			done += len(*list)
+			fmt.Fprintf(std.Err, "commons: %d of %d\n", done, all)
 		}
-		progress(len(part))
-	}
-	for part := range slices.Chunk(profiles, mostItems) {
-		if err := call(nil, part); err != nil {
-			return err
-		}
-		progress(len(part))
+		*list = nil
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -174,25 +173,10 @@ func (a *resolvedReports) text(dry bool) string {
 		terminal.Table(reportHeader, a.Samples, (*report).cells), unchangedYet), "\n")
 }
 
-// channelMark begins the name of a channel among those of profiles.
-const channelMark = "\x00"
-
 func (c *modResolveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	c.DryRun = !c.Yes
 	done := resolvedReports{Samples: []report{}}
-	names := slices.Clone(c.Profiles)
-	for _, channel := range c.Channels {
-		names = append(names, channelMark+channel)
-	}
-	err := inPages(std, c.IDs, names, &done.Resolved, func(ids, names []string) error {
-		c.IDs, c.Profiles, c.Channels = ids, nil, nil
-		for _, name := range names {
-			if channel, is := strings.CutPrefix(name, channelMark); is {
-				c.Channels = append(c.Channels, channel)
-			} else {
-				c.Profiles = append(c.Profiles, name)
-			}
-		}
+	err := inPages(std, &done.Resolved, func() error {
 		part, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, c)
 		done.Matched += part.Matched
 		done.Resolved += part.Resolved
@@ -200,7 +184,7 @@ func (c *modResolveCommand) Run(ctx context.Context, std terminal.Streams) error
 		done.Samples = done.Samples[:min(len(done.Samples), shownSamples)]
 		done.Notes = append(done.Notes, part.Notes...)
 		return err
-	})
+	}, &c.IDs, &c.Profiles, &c.Channels)
 	if err != nil {
 		return err
 	}
