@@ -206,7 +206,7 @@ type Report struct {
 	Info
 	ContentBytes int64  `json:"contentBytes"` // of the state's files
 	Rows         string `json:"rows"`         // digest of the state's rows, hexadecimal
-	FileBytes    int64  `json:"-"`            // of the file
+	FileBytes    int64  `json:"fileBytes,omitempty"`
 }
 
 // counter counts the bytes that are read.

@@ -75,7 +75,7 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std terminal.Streams) err
 	if err := savePurgeList(ctx, client, c.File+backup.PurgeListSuffix); err != nil {
 		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
 	}
-	return terminal.Show(std.Out, c.JSON, report, report.text(c.File, start))
+	return terminal.Show(std.Out, c.JSON, report, savedText(&report, c.File, start))
 }
 
 // pipe writes a backup to standard output, and the report on it to standard error. The
@@ -96,8 +96,7 @@ func (c *snapshotSaveCommand) pipe(ctx context.Context, std terminal.Streams, cl
 	}
 	c.record(ctx, std, client, report.Info)
 	fmt.Fprintln(std.Err, "commons: save the list of purged entries, too: `commons mod purge-list FILE"+backup.PurgeListSuffix+"`")
-	saved := savedBackup{report, report.FileBytes}
-	return terminal.Show(std.Err, c.JSON, saved, saved.text("to standard output", start))
+	return terminal.Show(std.Err, c.JSON, report, savedText(&report, "to standard output", start))
 }
 
 // record tells the cluster about the backup, for the alert on old backups. The backup is
@@ -130,22 +129,16 @@ func fetchPurgeList(ctx context.Context, client *admin.Client) (list backup.Purg
 	return list, nil
 }
 
-type savedBackup struct {
-	backup.Report
-	FileBytes int64 `json:"fileBytes"`
-}
-
-// text describes the backup, and the time since start.
-func (b *savedBackup) text(to string, start time.Time) string {
+// savedText describes a backup that was saved, and the time since start.
+func savedText(b *backup.Report, to string, start time.Time) string {
 	return fmt.Sprintf("saved %s: %s up to index %d, %s in %v",
 		to, entries(b.Entries), b.Index, admin.BytesText(uint64(b.FileBytes)), time.Since(start).Round(time.Millisecond))
 }
 
 // saveBackup replaces the file at path by the backup in a stream, and checks the backup on its way.
-func saveBackup(path string, partial *os.File, stream io.Reader) (report savedBackup, err error) {
+func saveBackup(path string, partial *os.File, stream io.Reader) (report backup.Report, err error) {
 	err = backup.ReplaceFile(path, partial, func(w io.Writer) error {
-		report.Report, err = backup.Inspect(io.TeeReader(stream, w))
-		report.FileBytes = report.Report.FileBytes
+		report, err = backup.Inspect(io.TeeReader(stream, w))
 		return errors.Join(err, partial.Chmod(backupMode))
 	})
 	return report, err
@@ -196,6 +189,7 @@ func (c *snapshotInspectCommand) Run(ctx context.Context, std terminal.Streams) 
 // check reports whether a backup can be restored; problem is the reason if it cannot.
 func (c *snapshotInspectCommand) check(report backup.Report) (found inspected, problem error) {
 	found.Report = report
+	found.FileBytes = 0 // not shown
 	problem = offline.CheckRestorable(report.Info, offline.Offline{SecretFile: c.SecretFile, SourceSecret: c.SourceSecret})
 	if errors.Is(problem, cluster.ErrSealedElsewhere) && c.SecretFile == "" && c.SourceSecret == "" {
 		found.Problem = "no secret was named; see whether yours opens it with --secret-file"

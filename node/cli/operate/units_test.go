@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -64,7 +65,7 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 	for name, of := range map[string]reflect.Type{
 		"status": reflect.TypeFor[overview](), "members": reflect.TypeFor[admin.ClusterReport](),
 		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](),
-		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
+		"save": reflect.TypeFor[backup.Report](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
 		"check": reflect.TypeFor[tried](), "rotate": reflect.TypeFor[rotationNews](), "/status": reflect.TypeFor[op.Status](), admin.PathStatus: reflect.TypeFor[admin.Status](),
 	} {
 		walk(name, of)
