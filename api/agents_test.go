@@ -1,15 +1,12 @@
 package api_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
@@ -70,9 +67,8 @@ func TestRegistration(t *testing.T) {
 		"key":      {"id": "ada", "edit_key": first.EditKey},
 	} {
 		again := register(t, s, http.StatusCreated, body)
-		if again.EditKey != "" || !cmp.Equal(again.Agent, first.Agent) {
-			t.Errorf("%s: %+v", name, again)
-		}
+		check.Equal(t, again.EditKey, "", "%s: %+v: edit key", name, again)
+		check.Diff(t, again.Agent, first.Agent, "%s: %+v: agent", name, again)
 	}
 	changed := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Wake up.", "edit_key": first.EditKey})
 	if changed.EditKey != "" || changed.Agent.Note != "Wake up." || changed.Agent.Description != "Answers questions." {
@@ -83,9 +79,8 @@ func TestRegistration(t *testing.T) {
 			changed.Agent.CreatedAt, changed.Agent.UpdatedAt, first.Agent.CreatedAt, first.Agent.UpdatedAt)
 	}
 	cleared := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "", "capabilities": nil, "edit_key": first.EditKey})
-	if cleared.Agent.Note != "" || len(cleared.Agent.Capabilities) != 0 {
-		t.Errorf("%+v", cleared)
-	}
+	check.Equal(t, cleared.Agent.Note, "", "%+v: note", cleared)
+	check.Empty(t, cleared.Agent.Capabilities, "%+v: capabilities", cleared)
 	register(t, s, http.StatusCreated, map[string]any{"id": "bob", "note": "Later, about tides."})
 	register(t, s, http.StatusCreated, map[string]any{"id": "eve", "description": "Tidies up.", "edit_key": first.EditKey})
 	for query, want := range map[string]string{
@@ -145,9 +140,7 @@ func TestForbiddenChange(t *testing.T) {
 			if problem.Code != "wrong_edit_key" || len(problem.Issues) != 1 || problem.Issues[0].Field != "edit_key" {
 				t.Errorf("%s %s: %+v", id, name, problem)
 			}
-			if after := s.Get("/api/agents/" + id); !bytes.Equal(after.Body, before.Body) {
-				t.Errorf("%s %s: the profile is now %s", id, name, after.Body)
-			}
+			check.Equal(t, string(s.Get("/api/agents/"+id).Body), string(before.Body), "%s %s: the profile is now", id, name)
 		}
 		// The key, and where entries are pushed to, are as they were.
 		kept := register(t, s, http.StatusCreated, map[string]any{"id": id, "notify_url": registered["notify_url"], "note": "Mine.", "edit_key": key})
@@ -185,9 +178,8 @@ func TestStrangersLearnNoReceiver(t *testing.T) {
 		if first == "" {
 			first = string(r.Body)
 		}
-		if r.Status != http.StatusForbidden || string(r.Body) != first {
-			t.Errorf("%s: %d %s", text, r.Status, r.Body)
-		}
+		check.Equal(t, r.Status, http.StatusForbidden, "%s: status", text)
+		check.Equal(t, string(r.Body), first, "%s: body", text)
 	}
 }
 

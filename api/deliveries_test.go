@@ -251,9 +251,7 @@ func TestReceiversAreAsked(t *testing.T) {
 	s, r := startWithReceivers(t)
 	fields := map[string]any{"id": "Ada", "description": "Answers questions.", "notify_url": hookURL, "request_id": "ada-register-1"}
 	first := register(t, s, http.StatusCreated, fields)
-	if asked := r.took(); !slices.Equal(asked, []string{"Ada " + hookURL}) {
-		t.Fatalf("at the registration: asked %q", asked)
-	}
+	check.Diff(t, r.took(), []string{"Ada " + hookURL}, "at the registration: asked")
 	check.Contains(t, strings.Join(first.Notes, " "), "answered the challenge", "notes")
 	view := s.Backend.View()
 	defer view.Release()
@@ -362,9 +360,8 @@ func TestReceiverFails(t *testing.T) {
 	} {
 		apitest.Equal(t, header, limited.Header.Get(header), want)
 	}
-	if limited.Status != http.StatusTooManyRequests || apitest.CheckError(t, limited).Error != "Too many checks. Wait 90 seconds." {
-		t.Errorf("too many checks: %d %s", limited.Status, limited.Body)
-	}
+	check.Equal(t, limited.Status, http.StatusTooManyRequests, "too many checks: status")
+	check.Equal(t, apitest.CheckError(t, limited).Error, "Too many checks. Wait 90 seconds.", "too many checks: error")
 
 	r.took()
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}

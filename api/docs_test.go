@@ -178,9 +178,8 @@ func TestPageForms(t *testing.T) {
 			t.Errorf("%s for %q: %s\n%s\nwant %s", test.path, test.accept, r.Header.Get("Content-Type"), r.Body, test.holds)
 		}
 		again := s.Get(test.path, "Accept", test.accept, "If-None-Match", r.Header.Get("ETag"))
-		if again.Status != http.StatusNotModified || len(again.Body) > 0 {
-			t.Errorf("%s again: %d", test.path, again.Status)
-		}
+		check.Equal(t, again.Status, http.StatusNotModified, "%s again: status", test.path)
+		check.Empty(t, again.Body, "%s again: body", test.path)
 	}
 }
 

@@ -66,9 +66,8 @@ func TestPublishForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := s.Do(http.MethodPost, "/api/entries", test.body, "Content-Type", test.contentType)
 			p := apitest.Decoded[apitest.Published](t, r)
-			if r.Status != http.StatusCreated || p.Entry.Body != "Hello there" {
-				t.Errorf("%d %s", r.Status, r.Body)
-			}
+			check.Equal(t, r.Status, http.StatusCreated, "status")
+			check.Equal(t, p.Entry.Body, "Hello there", "body")
 		})
 	}
 }

@@ -373,9 +373,8 @@ func TestLimitedWritesAreTheirExample(t *testing.T) {
 				s.Backend.Reject = func(command.Sender, command.Payload) error { return &command.RateLimited{RetryAfter: 1e9} }
 				b := surface.send(test.path, toolOf(test.path, test.body), fields)
 				s.Backend.Reject = nil
-				if b.problem.Code != "rate_limited" || strings.Contains(string(b.problem.Example), "dry_run") {
-					t.Errorf("by %s: %s", surface.name, b.shown)
-				}
+				check.Equal(t, b.problem.Code, "rate_limited", "by %s: %s: code", surface.name, b.shown)
+				check.Lacks(t, string(b.problem.Example), "dry_run", "by %s: %s: example", surface.name, b.shown)
 				words := maps.Clone(fields)
 				if delete(words, "edit_key"); surface.name == "tool" {
 					delete(words, "action") // the tool

@@ -246,9 +246,8 @@ func TestRetractJob(t *testing.T) {
 	bad := map[string]any{"agent": "ada", "body": "x", "supersedes": id, "relation": "retraction"}
 	r := s.Post("/api/entries", bad)
 	p := apitest.CheckError(t, r)
-	if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 2 {
-		t.Errorf("claimed, and too short: %d %s", r.Status, r.Body)
-	}
+	check.Equal(t, r.Status, http.StatusUnprocessableEntity, "claimed, and too short: status")
+	check.Equal(t, len(p.Issues), 2, "claimed, and too short: issues")
 	if want := `{"body":"Your text, 4 to 5000 characters.","agent":"ada","supersedes":"` + id + `","relation":"reply","dry_run":true}`; string(p.Example) != want {
 		t.Errorf("the example %s, want %s", p.Example, want)
 	}

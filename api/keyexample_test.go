@@ -79,9 +79,7 @@ func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 				if earnest.accepted || len(earnest.problem.Issues) != 1 || earnest.problem.Issues[0].Field != "edit_key" || !strings.Contains(string(earnest.problem.Example), `"dry_run":true`) {
 					t.Errorf("the placeholder in earnest: %s", earnest.shown)
 				}
-				if now := s.Backend.Machine.Applied(); now != index {
-					t.Errorf("the example wrote %d times", now-index)
-				}
+				check.Equal(t, s.Backend.Machine.Applied(), index, "the example wrote")
 			})
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
@@ -248,9 +246,7 @@ func TestNotesOfSearches(t *testing.T) {
 			continue
 		}
 		if found {
-			if again := apitest.Decoded[apitest.List](t, s.Get(call)); len(again.Entries) != 1 {
-				t.Errorf("%s: the call %s finds %v", query, call, ids(again.Entries))
-			}
+			check.Equal(t, len(apitest.Decoded[apitest.List](t, s.Get(call)).Entries), 1, "%s: the call %s finds", query, call)
 		}
 	}
 }
@@ -325,9 +321,7 @@ func TestPollingMissesNothing(t *testing.T) {
 		slices.Reverse(fresh)
 		got = append(got, ids(fresh)...)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	check.Diff(t, got, want, "listed")
 }
 
 // TestChannels is interface 4.6: active channels first, the known rooms that are
@@ -359,9 +353,7 @@ func TestChannels(t *testing.T) {
 		"lab 2 5000 false", "jobs 1 4000 true", "general 1 2000 true",
 		"a2a 0 null true", "knowledge 0 null true", "human-help 0 null true", "wants 0 null true",
 	}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	check.Diff(t, shown, want, "shown")
 }
 
 // TestFreshness holds the rules of consistency (interface, 10).

@@ -653,10 +653,8 @@ func TestMCPDescribesItself(t *testing.T) {
 		t.Fatalf("%+v %v", resources, err)
 	}
 	for uri, has := range map[string]string{"commons://guide": "publish_message", "commons://entries/latest": `"Hello, all"`} {
-		read, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
-		if err != nil || !strings.Contains(read.Contents[0].Text, has) {
-			t.Errorf("%s: %+v %v", uri, read, err)
-		}
+		read := must.Get(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}))(t)
+		check.Contains(t, read.Contents[0].Text, has, "%s", uri)
 	}
 }
 
@@ -703,9 +701,8 @@ func TestMCPHandshake(t *testing.T) {
 			return string(r.Body)
 		}
 		answer := say(http.StatusOK, `{"jsonrpc":"2.0","id":"one","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-		if !strings.Contains(answer, `"id":"one"`) || !strings.Contains(answer, `"protocolVersion":"`+version+`"`) {
-			t.Errorf("%s", answer)
-		}
+		check.Contains(t, answer, `"id":"one"`, "answer")
+		check.Contains(t, answer, `"protocolVersion":"`+version+`"`, "answer")
 		say(http.StatusAccepted, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Protocol-Version", version)
 		answer = say(http.StatusOK, toolCall("list_channels", `{}`), "Mcp-Protocol-Version", version)
 		check.Contains(t, answer, `"structuredContent":{"channels":[`, "answer of %s", version)

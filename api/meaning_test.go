@@ -55,9 +55,8 @@ func TestDeadEndsNameTheWay(t *testing.T) {
 		if json.Unmarshal(r.Body, &struct{}{}) == nil {
 			text = strings.ReplaceAll(string(r.Body), `\"`, `"`)
 		}
-		if r.Status != test.status || !strings.Contains(text, test.says) {
-			t.Errorf("%s %s: %d %s, want %q", test.method, test.path, r.Status, text, test.says)
-		}
+		check.Equal(t, r.Status, test.status, "%s %s: status", test.method, test.path)
+		check.Contains(t, text, test.says, "%s %s: text", test.method, test.path)
 	}
 	for _, path := range []string{"/api/entries?q=tide", "/api/entries?since=1767225600000", "/api/entries?since=0"} {
 		s.Get(path).Lacks(t, `"notes"`)
@@ -76,9 +75,8 @@ func TestIDsAsAgentsCopyThem(t *testing.T) {
 		var reply, correction apitest.Published
 		s.Post("/api/entries", map[string]any{"agent": "bob", "body": "An answer", "reply_to": as("e1")}).Decode(t, &reply)
 		s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Corrected", "supersedes": as("e1")}).Decode(t, &correction)
-		if reply.Entry.Supersedes != "e1" || correction.Entry.Supersedes != "e1" {
-			t.Errorf("%s: %+v %+v", form, reply, correction)
-		}
+		check.Equal(t, reply.Entry.Supersedes, "e1", "%s: %+v %+v: supersedes", form, reply, correction)
+		check.Equal(t, correction.Entry.Supersedes, "e1", "%s: %+v %+v: supersedes", form, reply, correction)
 		for _, action := range []string{"claim", "release"} {
 			s.Post("/api/jobs", map[string]any{"agent": "bob", "action": action, "job_id": as("j2")}).Want(t, http.StatusCreated)
 		}
@@ -156,9 +154,8 @@ func TestMeaningIsKept(t *testing.T) {
 	entry := map[string]any{"agent": "ada", "body": "Written once"}
 	first := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", `"a-key-of-mine"`)
 	again := s.Post("/api/entries", mustJSON(t, entry), "Idempotency-Key", "a-key-of-mine")
-	if first.Status != http.StatusCreated || again.Status != http.StatusOK {
-		t.Errorf("%d %s, then %d %s", first.Status, first.Body, again.Status, again.Body)
-	}
+	check.Equal(t, first.Status, http.StatusCreated, "status")
+	check.Equal(t, again.Status, http.StatusOK, "status")
 	job := onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	for _, step := range []struct{ agent, action, status string }{
 		{"bob", "take", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "deliver", "done"},
@@ -209,9 +206,8 @@ func TestQuestionIsAMessage(t *testing.T) {
 		Notes []string
 	}
 	r.Decode(t, &written)
-	if r.Status != http.StatusCreated || written.Entry.Kind != "message" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
+	check.Equal(t, r.Status, http.StatusCreated, "status")
+	check.Equal(t, written.Entry.Kind, "message", "kind")
 	if len(written.Notes) != 1 || !strings.Contains(written.Notes[0], "question was read as message") {
 		t.Errorf("notes %q", written.Notes)
 	}

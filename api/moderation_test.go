@@ -555,9 +555,7 @@ func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/api/entries/e1", "/api/jobs/j2", "/api/agents/dave"} {
-		if r := s.Get(path); strings.Contains(strings.ToLower(string(r.Body)), "pills") {
-			t.Errorf("%s shows everybody %s", path, r.Body)
-		}
+		check.Lacks(t, strings.ToLower(string(s.Get(path).Body)), "pills", "%s shows everybody", path)
 	}
 }
 
@@ -579,9 +577,7 @@ func TestStubsAreToldApart(t *testing.T) {
 		"e3": {`"reason":"x"}`, "This is hidden:", "was hidden by a moderator, "},
 	} {
 		for path, want := range map[string]string{"/api/entries/" + id: want.mark, "/api/entries?thread=" + id: want.mark, "/e/" + id: want.page} {
-			if r := browse(t, s, path, 0); strings.Count(string(r.Body), want) != 1 {
-				t.Errorf("%s: %s, want %q", path, r.Body, want)
-			}
+			check.Equal(t, strings.Count(string(browse(t, s, path, 0).Body), want), 1, "%s: occurrences of %q", path, want)
 		}
 		s.Post("/mcp", toolCall("get_entry", args{"id": id})).Has(t, want.tool)
 	}

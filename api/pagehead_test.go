@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // describedPages are one page of each kind that crawlers may read.
@@ -35,9 +36,7 @@ func TestPagesAreDescribed(t *testing.T) {
 		}
 		descriptions[description] = path
 		apitest.Equal(t, path+": og:description", metas["og:description"], description)
-		if title := text(p.all("title")[0]); title != metas["og:title"]+" · Commons" {
-			t.Errorf("%s: title %q, og:title %q", path, title, metas["og:title"])
-		}
+		check.Equal(t, text(p.all("title")[0]), metas["og:title"]+" · Commons", "%s: title", path)
 		bare, _, _ := strings.Cut(path, "?")
 		apitest.Equal(t, path+": canonical", canonical(p), "https://commons.example"+bare)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -40,10 +41,7 @@ func visit(t *testing.T, s *apitest.Server, method, path, body string, want int,
 		p.Must(t, want)
 	}
 	if strings.HasPrefix(p.Header.Get("Content-Type"), "text/html") {
-		var err error
-		if p.root, err = html.Parse(bytes.NewReader(p.Body)); err != nil {
-			t.Fatal(err)
-		}
+		p.root = must.Get(html.Parse(bytes.NewReader(p.Body)))(t)
 		p.check(t, path)
 	}
 	return p
@@ -275,9 +273,7 @@ func TestPagesAreNotStale(t *testing.T) {
 	s := start(t)
 	first := browse(t, s, "/", http.StatusOK)
 	again := visit(t, s, http.MethodGet, "/", "", http.StatusNotModified, "Accept", browserAccept, "If-None-Match", first.Header.Get("ETag"))
-	if len(again.Body) > 0 {
-		t.Errorf("304 with %s", again.Body)
-	}
+	check.Empty(t, again.Body, "304 with")
 	s.Publish(map[string]any{"agent": "Ada", "title": "Something new", "body": "It was not there before."})
 	check.Contains(t, browse(t, s, "/", http.StatusOK).words(), "Something new", "the page afterwards")
 }

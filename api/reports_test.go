@@ -100,9 +100,7 @@ func TestReports(t *testing.T) {
 		list.Reports[0].Entry.Body != "Cheap pills!" {
 		t.Errorf("listed are %+v", list)
 	}
-	if list := listed("?entry_id=e9"); len(list.Reports) > 0 {
-		t.Errorf("of an entry that is not there: %+v", list)
-	}
+	check.Empty(t, listed("?entry_id=e9").Reports, "of an entry that is not there")
 	s.Get("/api/moderation/reports?status=all", asModerator...).Want(t, http.StatusUnprocessableEntity)
 
 	resolve := func(status int, body string) (done struct {

@@ -88,9 +88,8 @@ func TestRequestLogNamesTheTrace(t *testing.T) {
 			defer out.mu.Unlock()
 			for _, line := range takeLines(t, &out.Buffer) {
 				if line["msg"] == "request" {
-					if line["traceId"] != tc.trace || line["spanId"] != tc.span {
-						t.Errorf("the line %v, want the trace %v and the span %v", line, tc.trace, tc.span)
-					}
+					check.Equal(t, line["traceId"], tc.trace, "the line %v: line", line)
+					check.Equal(t, line["spanId"], tc.span, "the line %v: line", line)
 					return
 				}
 			}

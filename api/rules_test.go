@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // publisher is a surface as the rules of publishing see it. The request_id of a NewEntry is its
@@ -147,9 +148,7 @@ func TestRulesHoldOnEverySurface(t *testing.T) {
 			}
 		}
 	}
-	if list := apitest.Decoded[apitest.List](t, s.Get("/api/entries")); len(list.Entries) != 3 {
-		t.Errorf("%d entries, want the 3 from before", len(list.Entries))
-	}
+	check.Equal(t, len(apitest.Decoded[apitest.List](t, s.Get("/api/entries")).Entries), 3, "entries, with those from before")
 }
 
 // TestEntriesComeOutAlikeOnEverySurface holds what is made of the fields.
@@ -605,9 +604,8 @@ func TestRulesHoldForTools(t *testing.T) {
 			t.Errorf("%s: %s %v", call, got.body, err)
 			continue
 		}
-		if byHTTP.Code != rule.code || byHTTP.Fields() != rule.fields {
-			t.Errorf("%s: %s of %v, want %s of %s", call, byHTTP.Code, byHTTP.Fields(), rule.code, rule.fields)
-		}
+		check.Equal(t, byHTTP.Code, rule.code, "%s: code", call)
+		check.Equal(t, byHTTP.Fields(), rule.fields, "%s: fields", call)
 		if byMCP.Code != byHTTP.Code || byMCP.Retryable != byHTTP.Retryable || !saysTheSame(byMCP.Error, byHTTP.Error) || len(byMCP.Issues) != len(byHTTP.Issues) ||
 			!slices.EqualFunc(byMCP.Issues, byHTTP.Issues, func(a, b client.Issue) bool {
 				return a.Field == b.Field && saysTheSame(a.Message, b.Message)

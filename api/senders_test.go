@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestRepeatsAreNotProposed: what a request_id wrote before is answered without a command:
@@ -29,9 +30,7 @@ func TestRepeatsAreNotProposed(t *testing.T) {
 				send().Want(t, http.StatusOK, `"duplicate":true`)
 			}
 			s.Post("/api/entries", strings.Replace(body, "Once.", "Twice.", 1)).Want(t, http.StatusOK, "with other content")
-			if n := len(s.Backend.Senders); n != proposed {
-				t.Errorf("%d commands for repeats", n-proposed)
-			}
+			check.Equal(t, len(s.Backend.Senders), proposed, "commands, without any for repeats")
 		})
 	}
 }

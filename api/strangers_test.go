@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestStrangersTakeNothing tries, without the owner's key, every call that needs it: proven writes
@@ -41,9 +42,7 @@ func TestStrangersTakeNothing(t *testing.T) {
 		"recover by the URL":       {"/api/agents?recovery_key=crk_" + wrong, map[string]any{"id": "owner"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if r := s.Post(attack.path, attack.body); r.Status/100 != 4 {
-				t.Errorf("%d %s", r.Status, r.Body)
-			}
+			check.Equal(t, s.Post(attack.path, attack.body).Status/100, 4, "status of %s %s", attack.path, attack.body)
 		})
 	}
 	// Without a key, anybody writes under a name that is not protected, and proves nothing. The

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 // TestThreadFromBeginning checks that a conversation can be read from its beginning, in pages of
@@ -19,9 +20,7 @@ import (
 func TestThreadFromBeginning(t *testing.T) {
 	s := start(t)
 	root, all := longThread(s, 60)
-	if got := readAll(t, s, "/api/entries?thread="+root+"&limit=100"); !slices.Equal(reversed(got), all) {
-		t.Fatalf("newest first: %v", got)
-	}
+	check.Diff(t, reversed(readAll(t, s, "/api/entries?thread="+root+"&limit=100")), all, "newest first")
 	for _, limit := range []int{1, 2, 7, 30, 59, 60, 61, 62, 100} {
 		t.Run(strconv.Itoa(limit), func(t *testing.T) {
 			for _, filter := range []string{"", "&agent=agent-1", "&since=0"} {

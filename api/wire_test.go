@@ -170,9 +170,7 @@ func TestRejectedClientMayFinishSending(t *testing.T) {
 		c.say(strings.Repeat("x", 1024))
 	}
 	// A reset that came too late for the writes shows here.
-	if rest, err := io.ReadAll(c.in); err != nil || len(rest) > 0 {
-		t.Errorf("after the answer: %q, %v", rest, err)
-	}
+	check.Empty(t, must.Get(io.ReadAll(c.in))(t), "after the answer")
 }
 
 // TestPipelinedRequests is faults 15: mixed requests down one connection, which must not change
@@ -273,7 +271,5 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	for _, c := range []*talker{talk(t, s), late} {
 		must.Equal(t, c.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), http.StatusOK, "status")
 	}
-	if got, err := io.ReadAll(idle.in); err != nil || len(got) > 0 {
-		t.Errorf("the server did not close the connection: %q, %v", got, err)
-	}
+	check.Empty(t, must.Get(io.ReadAll(idle.in))(t), "the server did not close the connection")
 }

@@ -76,9 +76,7 @@ func TestClientNoticesADeadPeer(t *testing.T) {
 		_ = res.Body.Close()
 		t.Error("answered by a dead peer")
 	}
-	if ctx.Err() != nil {
-		t.Error("the dead peer was not noticed")
-	}
+	check.Err(t, ctx.Err(), nil, "the dead peer was not noticed")
 	stalled.Store(false)
 	if _, err := a.ask("b-1", "hi"); err != nil {
 		t.Errorf("after it came back: %v", err)
@@ -93,9 +91,7 @@ func TestRestartedPeerIsReachedAtItsNewAddress(t *testing.T) {
 	b := startNode(t, dir, "b-1", secrets, nil)
 	a.wantBoth(t, "b-1")
 	must.Do(t, b.Close())
-	if _, err := a.ask("b-1", "hi"); err == nil {
-		t.Fatal("answered after close")
-	}
+	check.Fails(a.ask("b-1", "hi"))(t, "answered after close")
 	startNode(t, dir, "b-1", secrets, nil)
 	a.wantHealed(t, "b-1")
 }

@@ -29,10 +29,8 @@ func TestMetaRoundTrip(t *testing.T) {
 			DiskLow: rapid.Bool().Draw(t, "low"), Slow: rapid.Bool().Draw(t, "slow"), Format: rapid.IntRange(0, maxFormat).Draw(t, "format"),
 		}
 		data := must.Get(want.Encode())(t)
-		got, err := DecodeMeta(data)
-		if err != nil || got != want {
-			t.Fatalf("got %+v, %v\nwant %+v", got, err, want)
-		}
+		got := must.Get(DecodeMeta(data))(t)
+		check.Equal(t, got, want, "decoded")
 	})
 }
 

@@ -111,12 +111,8 @@ func TestSealOpen(t *testing.T) {
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
-		if _, err := s.OpenDataKey(bad); err == nil {
-			t.Fatalf("opened with byte %d changed", i)
-		}
-		if _, err := s.OpenDataKey(sealed[:i]); err == nil {
-			t.Fatalf("opened when cut to %d bytes", i)
-		}
+		check.Fails(s.OpenDataKey(bad))(t, "opened with byte %d changed", i)
+		check.Fails(s.OpenDataKey(sealed[:i]))(t, "opened when cut to %d bytes", i)
 	}
 	for _, step := range []struct {
 		names  []string
@@ -163,18 +159,16 @@ func TestReloadKeepsFormerSecretsOnError(t *testing.T) {
 	if changed, err := s.Reload(); err != nil || changed {
 		t.Fatalf("unchanged file: %v, %v", changed, err)
 	}
-	if calls != 0 || s.KeyIDs()[0] != before {
-		t.Fatalf("%d calls, key %v", calls, s.KeyIDs())
-	}
+	check.Equal(t, calls, 0, "calls")
+	check.Equal(t, s.KeyIDs()[0], before, "key ids")
 	writeSecrets(t, path, "b", "a")
 	if changed, err := s.Reload(); err != nil || !changed || calls != 1 {
 		t.Fatalf("changed file: %v, %v, %d calls", changed, err, calls)
 	}
 	cancel()
 	writeSecrets(t, path, "b")
-	if _, err := s.Reload(); err != nil || calls != 1 {
-		t.Fatalf("after cancel: %v, %d calls", err, calls)
-	}
+	must.Get(s.Reload())(t)
+	check.Equal(t, calls, 1, "after cancel")
 }
 
 func TestWatchFollowsTheFile(t *testing.T) {

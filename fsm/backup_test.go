@@ -23,9 +23,7 @@ func TestRecordBackup(t *testing.T) {
 		defer v.Release()
 		last, err := v.LastBackup()
 		must.Do(t, err)
-		if first, err = v.FirstEntry(); err != nil {
-			t.Fatal(err)
-		}
+		first = must.Get(v.FirstEntry())(t)
 		return last, first
 	}
 	if last, first := times(); last != 0 || first != 0 {

@@ -249,9 +249,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	r.run(post("eve", mention("ada")))
 	for _, tt := range []struct{ retryAfter, want int64 }{{2 * second, 5 * second}, {600 * second, 600 * second}} {
 		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = tt.retryAfter })
-		if got := r.outbox("ada").First.NextAt; got != r.now()+tt.want {
-			t.Errorf("asked for %d: the next attempt after %d, want %d", tt.retryAfter, got-r.now(), tt.want)
-		}
+		check.Equal(t, r.outbox("ada").First.NextAt, r.now()+tt.want, "asked for %d: the next attempt after", tt.retryAfter)
 		r.later(tt.want)
 	}
 }

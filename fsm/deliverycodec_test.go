@@ -71,8 +71,6 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 			return register("ada", "k", func(c *command.Register) { c.NotifyVerified = true })
 		},
 	} {
-		if err := command.Check(broken()); err == nil {
-			t.Errorf("%s: %+v passes", name, broken())
-		}
+		check.Fails(command.Check(broken()))(t, "%s: %+v passes", name, broken())
 	}
 }

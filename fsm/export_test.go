@@ -32,13 +32,9 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 	if _, err := m.Export(); !errors.Is(err, snapshot.ErrExporting) {
 		t.Errorf("a second export at the same time: %v", err)
 	}
-	if data, err = io.ReadAll(e); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(io.ReadAll(e))(t)
 	check.Equal(t, int64(len(data)), e.Size(), "bytes, as announced,")
-	if rows, err = e.RowDigest(); err != nil {
-		t.Fatal(err)
-	}
+	rows = must.Get(e.RowDigest())(t)
 	must.Do(t, e.Close())
 	return data, e.Summary, rows
 }
@@ -86,9 +82,8 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	defer closeMachine(t, m)
 	v = m.View()
 	defer v.Release()
-	if v.ClusterID() != "second" || string(v.SealedDataKey()) != "sealed anew" {
-		t.Errorf("the new cluster is %q, its key %q", v.ClusterID(), v.SealedDataKey())
-	}
+	check.Equal(t, v.ClusterID(), "second", "the new cluster id")
+	check.Equal(t, string(v.SealedDataKey()), "sealed anew", "the new cluster: sealed data key")
 	if at, digest := m.Digest(); at != index || digest != rolling {
 		t.Errorf("the new cluster is at %d with the digest %x", at, digest)
 	}
@@ -117,10 +112,9 @@ func TestNewDataKeyPausesReceivers(t *testing.T) {
 			as := testFounding
 			as.NewDataKey = anew
 			dir := filepath.Join(t.TempDir(), "state")
-			got, err := Import(Options{Dir: dir}, bytes.NewReader(data), as)
-			if err != nil || got.Rows != rows || got.Entries != 2 {
-				t.Fatalf("imported %+v, %v", got, err)
-			}
+			got := must.Get(Import(Options{Dir: dir}, bytes.NewReader(data), as))(t)
+			check.Equal(t, got.Rows, rows, "imported %+v: rows", got)
+			check.Equal(t, got.Entries, 2, "imported %+v: entries", got)
 			obs := &recorder{}
 			restored := &rig{t: t, log: r.log, obs: obs, Machine: openAt(t, dir, func(o *Options) { o.Observer = obs })}
 			const waiting = "mention e1 waiting status_500, mention e2 waiting"
@@ -195,10 +189,9 @@ func TestRefoundAState(t *testing.T) {
 	must.Do(t, takeSnapshot(m, l.last()+3, 1))
 	_, rolling := m.Digest()
 	closeMachine(t, m)
-	sum, err := Refound(Options{Dir: dir}, testFounding)
-	if err != nil || sum.ClusterID != "first" || sum.Index != l.last()+3 {
-		t.Fatalf("refounded %+v, %v", sum, err)
-	}
+	sum := must.Get(Refound(Options{Dir: dir}, testFounding))(t)
+	check.Equal(t, sum.ClusterID, "first", "refounded %+v: cluster id", sum)
+	check.Equal(t, sum.Index, l.last()+3, "refounded %+v: index", sum)
 	m = openAt(t, dir)
 	defer closeMachine(t, m)
 	v := m.View()

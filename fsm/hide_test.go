@@ -307,9 +307,8 @@ func TestHiddenProfile(t *testing.T) {
 	before, _ := r.profile("ada")
 	r.run(&command.Hide{Order: byOperator, Agents: []string{"ada"}})
 	doc, _ := r.profile("ada")
-	if strings.Contains(doc, "pills") || !strings.Contains(doc, `"hidden":{"at":`) {
-		t.Errorf("the profile is %s", doc)
-	}
+	check.Lacks(t, doc, "pills", "the profile")
+	check.Contains(t, doc, `"hidden":{"at":`, "the profile")
 	if all, found := list(""), list("pills"); !slices.Equal(all, []uint64{2}) || len(found) > 0 {
 		t.Errorf("the profiles are %d, found are %d", all, found)
 	}

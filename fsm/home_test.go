@@ -63,9 +63,7 @@ func TestWaitingBehindWhatConcerns(t *testing.T) {
 		})
 	}
 	for range 2 {
-		if got := r.home("eve", 0).Waiting; !slices.Equal(got, []uint64{want}) {
-			t.Errorf("waiting are %v, want %d alone", got, want)
-		}
+		check.Diff(t, r.home("eve", 0).Waiting, []uint64{want}, "waiting")
 	}
 }
 
@@ -147,9 +145,7 @@ func TestPoolKeepsSpaceSmall(t *testing.T) {
 func TestHomeOfClaims(t *testing.T) {
 	r := newRig(t)
 	job := r.run(&command.PostJob{Author: command.Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry
-	if got := r.home("bob", 0).OpenJobs; !slices.Equal(got, []uint64{job}) {
-		t.Fatalf("open jobs %v", got)
-	}
+	check.Diff(t, r.home("bob", 0).OpenJobs, []uint64{job}, "open jobs")
 	held := func() []uint64 {
 		v := r.View()
 		defer v.Release()
@@ -320,9 +316,7 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	for seq, want := range map[uint64]string{second: `"replyTo":"` + state.EntryID(first) + `"`, third: `"replyTo":null`} {
-		if raw, err := v.AppendSummary(nil, seq, command.MaxBody, true); err != nil || !strings.Contains(string(raw), want) {
-			t.Errorf("%s, %v: want %s", raw, err, want)
-		}
+		check.Contains(t, string(must.Get(v.AppendSummary(nil, seq, command.MaxBody, true))(t)), want, "summary")
 	}
 	if raw, err := v.AppendSummary(nil, third, 0, true); err != nil || !strings.Contains(string(raw), `"body":"","replyTo":null,"supersedes":"`+state.EntryID(first)+`","relation":"follow_up"`) {
 		t.Errorf("%s, %v", raw, err)

@@ -244,9 +244,8 @@ func TestTestDelivery(t *testing.T) {
 		check.Diff(t, r.run(tt.c)[0], tt.want, "%+v", tt.c)
 	}
 	d := r.attempt("ada", command.AttemptDelivered, nil)
-	if d.Kind != outbox.DeliveryTest || d.Entry != 0 {
-		t.Errorf("%+v", d)
-	}
+	check.Equal(t, d.Kind, outbox.DeliveryTest, "%+v: kind", d)
+	check.Equal(t, d.Entry, 0, "%+v: entry", d)
 }
 
 // TestDeliveriesSurviveRestart opens the state again, and goes on.

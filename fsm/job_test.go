@@ -147,9 +147,7 @@ func TestJobTransitions(t *testing.T) {
 				}
 				was, _ := r.job(1)
 				got := r.run(body)[0]
-				if diff := cmp.Diff(rules[stored][act], got.Problems); diff != "" {
-					t.Fatalf("problems (-want +got):\n%s", diff)
-				}
+				check.Diff(t, got.Problems, rules[stored][act], "problems")
 				now, raw := r.job(1)
 				want, verb := was.Status, strings.Fields(act)[1]
 				if got.Outcome == command.OutcomeDone && (verb != "retracts" || was.Status == state.JobOpen) {

@@ -8,6 +8,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
@@ -76,9 +77,7 @@ func TestJobCommandsAreChecked(t *testing.T) {
 		"help tags":   func() command.Payload { c := ask("ada"); c.Tags = strings.Split("12345678", ""); return c },
 		"help tag":    func() command.Payload { c := ask("ada"); c.Tags = []string{long(command.MaxTag)}; return c },
 	} {
-		if err := command.Check(change()); err == nil {
-			t.Errorf("%s: passed", name)
-		}
+		check.Fails(command.Check(change()))(t, "%s: passed", name)
 	}
 }
 
@@ -100,24 +99,14 @@ func TestJobRows(t *testing.T) {
 		Status: state.JobClaimed, Result: 9, Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps,
 		Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
 	}
-	got, err := state.Decode[state.JobRow](state.Encode(&row))
-	if err != nil || got != row {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := must.Get(state.Decode[state.JobRow](state.Encode(&row)))(t)
+	check.Equal(t, got, row, "decoded again")
 	for n := range state.Encode(&row) {
-		if _, err := state.Decode[state.JobRow](state.Encode(&row)[:n]); err == nil {
-			t.Errorf("%d bytes passed", n)
-		}
+		check.Fails(state.Decode[state.JobRow](state.Encode(&row)[:n]))(t, "%d bytes passed", n)
 	}
 	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(state.Encode(&row), 0)} {
-		if _, err := state.Decode[state.JobRow](bad); err == nil {
-			t.Errorf("%v passed", bad)
-		}
+		check.Fails(state.Decode[state.JobRow](bad))(t, "%v passed", bad)
 	}
-	if _, err := state.Decode[state.HelpRow]([]byte{4}); err == nil {
-		t.Error("a bad help row passed")
-	}
-	if _, _, err := state.ParseDueKey([]byte{state.SpaceDue, 1}); err == nil {
-		t.Error("a short claim key passed")
-	}
+	check.Fails(state.Decode[state.HelpRow]([]byte{4}))(t, "a bad help row passed")
+	check.Fails(state.ParseDueKey([]byte{state.SpaceDue, 1}))(t, "a short claim key passed")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -237,9 +238,7 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 	defer v.Release()
 	order := slices.Clone(want.order)
 	slices.Reverse(order)
-	if got := profileNames(t, v, view.ProfileQuery{Limit: 1}); !slices.Equal(got, order) {
-		t.Fatalf("list %v, want %v", got, order)
-	}
+	check.Diff(t, profileNames(t, v, view.ProfileQuery{Limit: 1}), order, "list")
 	for agent, p := range want.profiles {
 		got, _, err := v.Profile(agent)
 		if err != nil || got.Description != p.description || got.Note != p.note || got.CreatedAt != p.at {

@@ -23,9 +23,8 @@ func TestInstantsRise(t *testing.T) {
 	one, _ := r.read(1)
 	two, _ := r.read(2)
 	three, _ := r.read(3)
-	if two.CreatedAt != one.CreatedAt+1 || three.CreatedAt != r.log.stamp {
-		t.Errorf("instants %d, %d, %d", one.CreatedAt, two.CreatedAt, three.CreatedAt)
-	}
+	check.Equal(t, two.CreatedAt, one.CreatedAt+1, "instants %d: created at", one.CreatedAt)
+	check.Equal(t, three.CreatedAt, r.log.stamp, "instants %d: created at", one.CreatedAt)
 }
 
 func TestDefaultChannels(t *testing.T) {
@@ -136,9 +135,8 @@ func TestOldViewKeepsItsSuccessors(t *testing.T) {
 	defer old.Release()
 	r.run(post("bob", relate(command.RelationReply, first)))
 	doc, _ := readEntry(t, old, first)
-	if doc.SupersededByCount != 0 || len(doc.SupersededBy) != 0 {
-		t.Errorf("the old view shows %+v", doc.SupersededBy)
-	}
+	check.Equal(t, doc.SupersededByCount, 0, "the old view shows: superseded by count")
+	check.Empty(t, doc.SupersededBy, "the old view shows: superseded by")
 	if doc, _ := r.read(first); doc.SupersededByCount != 1 {
 		t.Errorf("the new view shows %+v", doc.SupersededBy)
 	}
@@ -283,7 +281,6 @@ func TestInitCountsOnce(t *testing.T) {
 	r.run(&command.Init{ClusterID: "three", SealedDataKey: []byte("key three")}, &command.Lead{ServerID: "n1"})
 	v = r.View()
 	defer v.Release()
-	if v.ClusterID() != "one" || string(v.SealedDataKey()) != "key one" {
-		t.Errorf("cluster %q, key %q", v.ClusterID(), v.SealedDataKey())
-	}
+	check.Equal(t, v.ClusterID(), "one", "cluster id")
+	check.Equal(t, string(v.SealedDataKey()), "key one", "cluster: sealed data key")
 }

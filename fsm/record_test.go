@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -51,9 +50,7 @@ func TestChanges(t *testing.T) {
 		"n1-a lead term 1", "n1-a add_server n2-b it is alive and new",
 		"operator reset_key ada", "operator protect_name ada", "operator unprotect_name ada",
 	}
-	if diff := cmp.Diff(append(before, want...), told(t, v)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Diff(t, told(t, v), append(before, want...), "told")
 }
 
 // TestFoundingIsRecorded: a state that was given to a new cluster says so.
@@ -69,7 +66,5 @@ func TestFoundingIsRecorded(t *testing.T) {
 	v := m.View()
 	defer v.Release()
 	want := []string{"leader form_cluster first", "operator restore first -> second", "m1 lead term 1", "m1 lead term 1"}
-	if diff := cmp.Diff(want, told(t, v)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Diff(t, told(t, v), want, "told")
 }

@@ -93,9 +93,7 @@ func TestReportChecks(t *testing.T) {
 		"no outcome": resolveReport(command.ReportOpen, "e1"),
 		"expired":    resolveReport(command.ReportExpired, "e1"),
 	} {
-		if err := command.Check(c); err == nil {
-			t.Errorf("%s: %+v is taken", name, c)
-		}
+		check.Fails(command.Check(c))(t, "%s: %+v is taken", name, c)
 	}
 	checkRoundTrip(t, report("e1", "s1"), resolveReport(command.ReportErased, "e1"))
 	for _, name := range command.ReportReasons.List() {
@@ -178,9 +176,7 @@ func TestReport(t *testing.T) {
 	r.only(report(spam, "s2"), command.OutcomeDuplicate, 0)
 	repeats(report(spam, "s2"), 1)
 	r.only(resolveReport(command.ReportHidden, spam), command.OutcomeDone, 0)
-	if open := r.reports(view.ReportQuery{}); len(open) > 0 {
-		t.Errorf("open are %d", numbersOf(open))
-	}
+	check.Empty(t, r.reports(view.ReportQuery{}), "open")
 }
 
 // TestReportersAreBounded: a report remembers so many senders. More of them write nothing.

@@ -148,9 +148,7 @@ func TestRetryAfterLogTimeJumps(t *testing.T) {
 	r.log.stamp += 25 * 60 * 60 * 1000
 	r.group(command.Group{Boot: command.BootID{2}, Commands: []command.Command{{Seq: 1, Payload: &command.Lead{ServerID: "n"}}}})
 	again := r.group(command.Group{Boot: command.BootID{1}, Commands: []command.Command{cmd}})
-	if diff := cmp.Diff(first, again); diff != "" {
-		t.Errorf("answers (-first +again):\n%s", diff)
-	}
+	check.Diff(t, again, first, "answers")
 	v := r.View()
 	defer v.Release()
 	check.Equal(t, v.LastSeq(), 1, "entries")
@@ -245,17 +243,13 @@ func TestResultRoundTrip(t *testing.T) {
 		{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther, command.ProblemUnknownTarget}},
 	} {
 		row := state.Encode((*state.ResultRow)(&want))
-		got, err := state.Decode[state.ResultRow](row)
-		if err != nil || !cmp.Equal(want, command.Result(got)) {
-			t.Errorf("%+v came back as %+v, %v", want, got, err)
-		}
+		got := must.Get(state.Decode[state.ResultRow](row))(t)
+		check.Diff(t, command.Result(got), want, "%+v came back", want)
 		for n := range row {
 			if got, err := state.Decode[state.ResultRow](row[:n]); err == nil {
 				t.Errorf("%v cut to %d bytes is %+v", row, n, got)
 			}
 		}
-		if _, err := state.Decode[state.ResultRow](append(slices.Clone(row), 0)); err == nil {
-			t.Errorf("%v with a byte more passes", row)
-		}
+		check.Fails(state.Decode[state.ResultRow](append(slices.Clone(row), 0)))(t, "%v with a byte more passes", row)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/snapshot"
@@ -133,9 +132,8 @@ func TestSnapshotTransfer(t *testing.T) {
 		t.Errorf("the stream is of index %d, the state of %d", meta.Index, from.Applied())
 	}
 	check.Equal(t, int64(len(data)), meta.Size, "bytes, as announced,")
-	if meta.ConfigurationIndex != 1 || !cmp.Equal(meta.Configuration, testConfiguration) {
-		t.Errorf("configuration %+v at %d", meta.Configuration, meta.ConfigurationIndex)
-	}
+	check.Equal(t, meta.ConfigurationIndex, 1, "configuration index")
+	check.Diff(t, meta.Configuration, testConfiguration, "configuration")
 	if from.snaps.Streams() != 0 || slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
 		t.Error("the checkpoint is left behind")
 	}
@@ -183,9 +181,8 @@ func TestCoveredBeyondApplied(t *testing.T) {
 	must.Do(t, takeSnapshot(m, l.last()+7, 9))
 	meta, data, err := send(m)
 	must.Do(t, err)
-	if meta.Index != l.last()+7 || meta.Term != 9 {
-		t.Errorf("the stream is of %d, term %d", meta.Index, meta.Term)
-	}
+	check.Equal(t, meta.Index, l.last()+7, "the stream is: index")
+	check.Equal(t, meta.Term, 9, "the stream is: term")
 	dir := t.TempDir()
 	to := openAt(t, dir)
 	must.Do(t, receive(to, meta, data))
@@ -236,9 +233,7 @@ func TestDamagedStreams(t *testing.T) {
 	want := stateOf(t, to)
 	rejected := func(name string, meta *raft.SnapshotMeta, data []byte) {
 		t.Helper()
-		if err := receive(to, meta, data); err == nil {
-			t.Fatalf("%s: accepted", name)
-		}
+		check.Fails(receive(to, meta, data))(t, "%s: accepted", name)
 	}
 	for i := 0; i < len(data); i += max(1, len(data)/150) {
 		bad := bytes.Clone(data)

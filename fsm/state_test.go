@@ -40,10 +40,7 @@ func stateOf(t tester, m *Machine) contents {
 	v := m.View()
 	defer v.Release()
 	s := contents{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.Digest(), Cluster: v.ClusterID()}
-	var err error
-	if s.Rows, err = v.RowDigest(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	s.Rows = must.Get(v.RowDigest(context.Background()))(t)
 	s.Lists = make(map[string][]uint64)
 	for _, q := range []view.Query{
 		{},

@@ -130,9 +130,7 @@ func TestSweep(t *testing.T) {
 	check.Diff(t, r.list(view.Query{Since: -1}), []uint64{young, other}, "list")
 	for _, q := range []view.Query{{Q: "rarely"}, {TagKey: "olden"}, {AgentKey: "ada", Channel: "test-a"}, {ForKey: "eve"}} {
 		q.Since = -1
-		if got := r.list(q); len(got) > 0 {
-			t.Errorf("%+v finds %d", q, got)
-		}
+		check.Empty(t, r.list(q), "%+v finds", q)
 	}
 	if got := r.home("eve", 0); len(got.ForYou) > 0 || got.OwedByYouCount > 0 || slices.Contains(got.New, root) || len(got.TopicNotes) > 0 {
 		t.Errorf("home of who was mentioned: %+v", got)
@@ -267,9 +265,7 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	check.Equal(t, len(r.stubs()), 11, "in the end stubs")
 	v := r.View()
 	defer v.Release()
-	if kept, err := v.SeqsBefore([]byte{state.SpaceKept}, 0, 10); err != nil || len(kept) > 0 {
-		t.Errorf("%d are still noted, %v", kept, err)
-	}
+	check.Empty(t, must.Get(v.SeqsBefore([]byte{state.SpaceKept}, 0, 10))(t), "still noted")
 }
 
 // TestSweepIsBounded: a command looks at so many entries and makes so many stubs.
@@ -427,9 +423,7 @@ func TestPurgeAfterSweep(t *testing.T) {
 		t.Fatal("the word is in no file before it is erased: the test shows nothing")
 	}
 	r.erase()
-	if found := r.find(); len(found) > 0 {
-		t.Errorf("the word is still in %s", found)
-	}
+	check.Empty(t, r.find(), "the word is still in")
 	expect(t, r.run(purge(ids...))[0], command.OutcomeUnchanged, "purged again")
 }
 

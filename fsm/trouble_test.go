@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -67,9 +66,7 @@ func TestFullDisk(t *testing.T) {
 	full.Store(true)
 	began := time.Now()
 	for range 2 {
-		if err := m.store.Flush(); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("flush: %v", err)
-		}
+		check.Err(t, m.store.Flush(), syscall.ENOSPC, "flush")
 	}
 	time.Sleep(fullPause)
 	full.Store(false)

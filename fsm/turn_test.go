@@ -43,9 +43,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	own := r.now() + 5*second
 	for entry := uint64(2); entry <= 4; entry++ {
 		r.log.stamp = own - 4500 // they do not wait for it
-		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
-			t.Fatalf("next %+v, want entry %d", d, entry)
-		}
+		check.Equal(t, r.attempt("ada", command.AttemptDelivered, nil).Entry, entry, "next")
 	}
 	o := r.outbox("ada")
 	if o.First == nil || o.First.Entry != 1 || o.First.NextAt != own {
@@ -57,9 +55,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	}
 	r.log.stamp = own
 	for _, entry := range []uint64{1, 5, 6} {
-		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
-			t.Errorf("next %+v, want entry %d", d, entry)
-		}
+		check.Equal(t, r.attempt("ada", command.AttemptDelivered, nil).Entry, entry, "next")
 	}
 }
 
@@ -93,17 +89,13 @@ func TestReceiverThatIsDown(t *testing.T) {
 			t.Fatalf("probe %d: next %+v, want it at %d", i, o.First, at)
 		}
 		r.log.stamp = at - 1000
-		if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != probe.entry {
-			t.Fatalf("probe %d: %+v, want entry %d", i, d, probe.entry)
-		}
+		check.Equal(t, r.attempt("ada", command.AttemptFailed, nil).Entry, probe.entry, "probe %d", i)
 		must.Equal(t, r.outbox("ada").Newest[5-probe.entry].Failures, probe.failures, "probe %d: failures", i)
 	}
 	r.mentions("ada", 1, nil)
 	r.later(10 * minute)
 	for _, entry := range []uint64{6, 1, 2, 3, 4, 5} {
-		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
-			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
-		}
+		check.Equal(t, r.attempt("ada", command.AttemptDelivered, nil).Entry, entry, "after the outage")
 	}
 }
 
@@ -122,9 +114,7 @@ func TestEventsAfterAnOutage(t *testing.T) {
 	r.mentions("ada", 1, nil)
 	r.later(10 * second)
 	for _, entry := range []uint64{4, 1, 2, 3} {
-		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
-			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
-		}
+		check.Equal(t, r.attempt("ada", command.AttemptDelivered, nil).Entry, entry, "after the outage")
 	}
 	if r.now() > own-4*minute {
 		t.Errorf("the last one came at %d, the first one's own turn was at %d", r.now(), own)
@@ -249,13 +239,9 @@ func TestHourIsFull(t *testing.T) {
 		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
 	}
 	next := r.outbox("ada").First.NextAttempt()
-	if got := r.beginAll(next); len(got) > 0 {
-		t.Errorf("over the limit: %+v", got)
-	}
+	check.Empty(t, r.beginAll(next), "over the limit")
 	r.log.stamp = opened + command.HourMillis - 1000
-	if got := r.beginAll(next); len(got) != 1 {
-		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
-	}
+	check.Equal(t, len(r.beginAll(next)), 1, "attempts after the hour")
 }
 
 // waiting returns the entries of what waits for an agent.

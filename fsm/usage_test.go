@@ -276,15 +276,11 @@ func (m *usageModel) check(t *rapid.T, v *view.View, days int) {
 			continue
 		}
 		stats.MergeRegisters(all, s.Registers())
-		got, err := senders(v, key.day, key.surface)
-		if err != nil || !bytes.Equal(got, s.Registers()) {
-			t.Fatalf("the registers of %+v differ, %v", key, err)
-		}
+		got := must.Get(senders(v, key.day, key.surface))(t)
+		check.Equal(t, string(got), string(s.Registers()), "the registers of %+v differ", key)
 	}
 	var err error
-	if want.DistinctSenders, err = stats.Estimate(all); err != nil {
-		t.Fatal(err)
-	}
+	want.DistinctSenders = must.Get(stats.Estimate(all))(t)
 	got, err := v.Usage(first, today)
 	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Fatalf("usage of %d days, %v (-want +got):\n%s", days, err, diff)

@@ -116,14 +116,10 @@ func (s *sight) home(t *rapid.T, v *view.View, agent string, span int64) {
 		h.New = append(h.New, item.Seq)
 	}
 	for _, seq := range slices.Concat(h.New, h.OwedToYou, h.TopicNotes, h.Waiting) {
-		if text, err = v.AppendSummary(text, seq, 100, false); err != nil {
-			t.Fatal(err)
-		}
+		text = must.Get(v.AppendSummary(text, seq, 100, false))(t)
 	}
 	for _, seq := range slices.Concat(h.ToDeliver, h.OpenJobs) {
-		if text, err = v.AppendJobSummary(text, seq, true); err != nil {
-			t.Fatal(err)
-		}
+		text = must.Get(v.AppendJobSummary(text, seq, true))(t)
 	}
 	s.homes[fmt.Sprint(agent, span)] = homeSeen{string(text), h.Until}
 }

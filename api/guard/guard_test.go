@@ -295,9 +295,8 @@ func TestJoin(t *testing.T) {
 		t.Helper()
 		got := make([]byte, len(want))
 		_ = end.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.ReadFull(end, got); err != nil || string(got) != want {
-			t.Fatalf("read %.20q, %v, want %.20q", got, err, want)
-		}
+		must.Get(io.ReadFull(end, got))(t)
+		check.Equal(t, string(got), want, "read %.20q", got)
 	}
 	write := func(p string) {
 		if n, err := conn.Write([]byte(p)); n != len(p) || err != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/raw"
 )
@@ -532,9 +533,7 @@ func (b *browser) openMenu(t *tab) {
 	t.expect("the navigation of a phone is closed at first", `!document.querySelector("header nav a").checkVisibility()`)
 	t.do(chromedp.Click(chromedp.CSS(".menu summary")))
 	t.expect("the open navigation of a phone has its links", `[...document.querySelectorAll(".menu a")].filter((a) => a.checkVisibility()).length >= 8`)
-	if after := ask[float64](t, top); after != before {
-		t.Fatalf("the navigation of a phone moves the page by %.0f px", after-before)
-	}
+	check.Equal(t, ask[float64](t, top), before, "the navigation of a phone moves the page by")
 	ask[int](t, `(() => { scrollTo(0, 2000); return 0; })()`)
 	t.expect("the search of a phone stays in view", `scrollY > 500 && document.querySelector(".find input").getBoundingClientRect().top >= 0`)
 }
@@ -605,9 +604,7 @@ func (b *browser) readDocuments(t *tab) {
 	want := ask[string](t, bar)
 	for _, path := range []string{"/", "/channels", "/e/" + b.texts.question, "/search?q=nothing-like-that", "/cluster"} {
 		t.show(base+path, pictureWidths[1], "light")
-		if got := ask[string](t, bar); got != want {
-			t.Fatalf("the navigation of %s shifts: %s, want %s", path, got, want)
-		}
+		check.Equal(t, ask[string](t, bar), want, "the navigation of %s shifts", path)
 	}
 }
 

@@ -95,12 +95,8 @@ func TestBodyTakesLittleWork(t *testing.T) {
 		row + strings.Repeat("|-", 10) + "|\n" + strings.Repeat(row, 200):                               false,
 		strings.Repeat("a\n---\n", 800):                                                                 false,
 	} {
-		if before := nesting(text) > maxNesting || cells(text) > maxCells; before != plainly {
-			t.Errorf("%.60q is parsed: %t", text, !before)
-		}
-		if got := m.body(text); strings.HasPrefix(string(got), `<p class="plain">`) != plainly {
-			t.Errorf("%.60q is shown as %.60q", text, got)
-		}
+		check.Equal(t, nesting(text) > maxNesting || cells(text) > maxCells, plainly, "%.60q is parsed", text)
+		check.Equal(t, strings.HasPrefix(string(m.body(text)), `<p class="plain">`), plainly, "%.60q is shown as", text)
 	}
 }
 

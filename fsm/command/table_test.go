@@ -1,6 +1,10 @@
 package command
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/internal/check"
+)
 
 // TestEveryCommandIsDescribed holds that each row of the command table is complete, and fits
 // the type of its command.
@@ -10,9 +14,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 		p := New(op)
 		d := Describe(p)
 		t.Run(d.Name, func(t *testing.T) {
-			if OpOf(p) != op {
-				t.Errorf("the commands of numbers %d and %d have the same type", op, OpOf(p))
-			}
+			check.Equal(t, OpOf(p), op, "number of the type of command %d", op)
 			if other, twice := named[d.Name]; twice || d.Name == "" {
 				t.Errorf("commands %d and %d have the name %q", other, op, d.Name)
 			}

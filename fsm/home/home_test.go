@@ -37,23 +37,15 @@ func TestHomeRowsRejectDamage(t *testing.T) {
 	a := Activity{Partners: []Partner{{"bob", 7, true}}, Waiting: [WaitingLists][]uint64{{1, 2}, {3}}}
 	row := state.Encode(&a)
 	for i := range row {
-		if err := state.DecodeInto(new(Activity), row[:i]); err == nil {
-			t.Errorf("%d of %d bytes of an activity were taken", i, len(row))
-		}
+		check.Fails(state.DecodeInto(new(Activity), row[:i]))(t, "%d of %d bytes of an activity were taken", i, len(row))
 	}
-	if err := state.DecodeInto(new(Activity), append(row, 0)); err == nil {
-		t.Error("an activity with a byte too much was taken")
-	}
+	check.Fails(state.DecodeInto(new(Activity), append(row, 0)))(t, "an activity with a byte too much was taken")
 	if _, err := state.Decode[RecentByAuthor](state.Encode(&RecentByAuthor{{1, "ada"}})[:2]); err == nil {
 		t.Error("a cut recentByAuthor was taken")
 	}
-	if _, err := state.Decode[Topic]([]byte{1}); err == nil {
-		t.Error("a cut topic was taken")
-	}
+	check.Fails(state.Decode[Topic]([]byte{1}))(t, "a cut topic was taken")
 	for _, row := range [][]byte{nil, {0}, {4}, {1, 1}} {
-		if _, err := DecodeReason(row); err == nil {
-			t.Errorf("inbox row %v was taken", row)
-		}
+		check.Fails(DecodeReason(row))(t, "inbox row %v was taken", row)
 	}
 }
 

@@ -36,9 +36,7 @@ func TestPostingRoundTrip(t *testing.T) {
 		}
 		var set offsets
 		must.Do(t, loadPosting(&set, value))
-		if got := listOf(&set); !slices.Equal(got, list) {
-			t.Fatalf("got %v, want %v", got, list)
-		}
+		check.Diff(t, listOf(&set), list, "records")
 		var newest []uint64
 		for _, off := range slices.Backward(list) {
 			newest = append(newest, 4096+uint64(off))
@@ -157,10 +155,8 @@ func TestDirectoryRoundTrip(t *testing.T) {
 				}
 			}
 		}
-		got, err := appendRecords(nil, value, run|(1<<runShift-1))
-		if err != nil || !slices.Equal(got, want) {
-			t.Fatalf("got %v, %v, want %v", got, err, want)
-		}
+		got := must.Get(appendRecords(nil, value, run|(1<<runShift-1)))(t)
+		check.Diff(t, got, want, "records")
 	})
 }
 

@@ -203,9 +203,7 @@ func TestVerifyFindsDifferences(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := c.Verify(snap, 0, 0, func(uint64) ([]string, error) { return nil, broken }); !errors.Is(err, broken) {
-		t.Errorf("error of want: %v", err)
-	}
+	check.Err(t, c.Verify(snap, 0, 0, func(uint64) ([]string, error) { return nil, broken }), broken, "error of")
 }
 
 // TestDamagedIndex checks that what cannot be read is an error, not an answer.

@@ -100,9 +100,7 @@ func TestTableLists(t *testing.T) {
 		for off := 0; off < BlockEntries; off += id + 1 {
 			want = append(want, uint16(off))
 		}
-		if got := tb.list(uint32(id), new([inlineList]uint16)); !slices.Equal(got, want) {
-			t.Fatalf("every %d: got %d offsets, want %d", id+1, len(got), len(want))
-		}
+		check.Diff(t, tb.list(uint32(id), new([inlineList]uint16)), want, "every %d", id+1)
 	}
 	room := 0
 	for _, chunk := range tb.room {

@@ -27,12 +27,8 @@ func connected(t *testing.T, n *Net) (client, server net.Conn) {
 	l, err := n.Host(west).Listen(t.Context(), "tcp", door)
 	must.Do(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	if client, err = n.Host(east).DialContext(t.Context(), "tcp", door); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	client = must.Get(n.Host(east).DialContext(t.Context(), "tcp", door))(t)
+	server = must.Get(l.Accept())(t)
 	return client, server
 }
 
@@ -41,9 +37,8 @@ func read(t *testing.T, c io.Reader, want string, after time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	got := make([]byte, len(want))
-	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-		t.Fatalf("read %q, %v; want %q", got, err, want)
-	}
+	must.Get(io.ReadFull(c, got))(t)
+	check.Equal(t, string(got), want, "read %q", got)
 	if took := time.Since(begun); took < after || took > after+time.Second {
 		t.Errorf("%q took %v, want about %v", want, took, after)
 	}

@@ -42,10 +42,8 @@ func TestFileWriter(t *testing.T) {
 		most = max(most, w.written)
 		return source.Read(p)
 	})
-	n, err := io.Copy(w, counted)
-	if err != nil || n != size {
-		t.Fatalf("%d bytes, %v", n, err)
-	}
+	n := must.Get(io.Copy(w, counted))(t)
+	check.Equal(t, n, size, "bytes")
 	must.Do(t, w.file.Close())
 	check.Equal(t, int(must.Get(os.Stat(path))(t).Size()), size, "bytes on the disk")
 	if most == 0 || most >= syncedBytes || w.written >= syncedBytes {

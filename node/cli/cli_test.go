@@ -64,9 +64,8 @@ func TestEveryProblemIsListed(t *testing.T) {
 				t.Setenv(k, v)
 			}
 			code, out, stderr := execute(t, tc.args...)
-			if code != ExitUsage || out != "" {
-				t.Errorf("exit code %d, output %q", code, out)
-			}
+			check.Equal(t, code, ExitUsage, "exit code")
+			check.Equal(t, out, "", "output")
 			check.Equal(t, strings.Count(stderr, "\n  - "), len(tc.want), "problems")
 			for _, want := range tc.want {
 				check.Contains(t, stderr, want, "stderr")

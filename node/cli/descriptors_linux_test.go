@@ -60,10 +60,7 @@ func openMany(t *testing.T, addr string, n int) []net.Conn {
 	defer cancel()
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		var err error
-		if conns[i], err = (&net.Dialer{}).DialContext(ctx, "tcp", addr); err != nil {
-			t.Fatal(err)
-		}
+		conns[i] = must.Get((&net.Dialer{}).DialContext(ctx, "tcp", addr))(t)
 		t.Cleanup(func() { _ = conns[i].Close() }) // the test closes them
 	}
 	return conns

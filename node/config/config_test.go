@@ -37,9 +37,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		Heartbeat: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
-	if !reflect.DeepEqual(c, want) {
-		t.Errorf("defaults are\n%+v\nwant\n%+v", c, want)
-	}
+	check.Diff(t, c, want, "defaults")
 }
 
 // TestLeaderLease: a leader waits nearly as long as those who would take its place.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 type described struct{}
@@ -60,9 +62,7 @@ func TestRaftLogger(t *testing.T) {
 		`level=ERROR msg="failed to read" node=n1 part=raft error="read: use of closed network connection"`,
 		`level=ERROR msg="failed to write" node=n1 part=raft error="short write"`,
 	}, "\n") + "\n"
-	if out.String() != want {
-		t.Errorf("logged\n%swant\n%s", out.String(), want)
-	}
+	check.Equal(t, out.String(), want, "logged")
 	if l.IsDebug() || !l.IsInfo() || l.GetLevel() != hclog.Info {
 		t.Error("the level is not that of the logger below")
 	}

@@ -257,9 +257,7 @@ func TestNotices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []says
 			n := &notices{send: func(_ raft.ServerID, _ raft.ServerAddress, req *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) error {
-				if len(req.Entries) > 0 {
-					t.Error("a notice with entries")
-				}
+				check.Empty(t, req.Entries, "a notice with entries")
 				got = append(got, says{req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex})
 				return nil
 			}}
@@ -311,9 +309,8 @@ func TestNoticesAreCoalesced(t *testing.T) {
 	}
 	release <- nil
 	second := <-commits
-	if first != 4 || second != 7 {
-		t.Fatalf("notices of %d and %d, want 4 and 7", first, second)
-	}
+	check.Equal(t, first, 4, "notices: first")
+	check.Equal(t, second, 7, "notices: second")
 	release <- errDiscarded
 	wait(t, "a failed notice goes on", func() bool {
 		n.mu.Lock()

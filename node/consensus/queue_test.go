@@ -408,9 +408,7 @@ func TestReplacedLeaderWithAQueue(t *testing.T) {
 	mustApply(t, next, "of the next leader", others...)
 	w.cutOff("")
 	wait(t, "the old leader does not wait with the term", func() bool { return runs("setTerm", "WaitWritten") || old.CurrentTerm() > term })
-	if stored, err := old.log.GetUint64(KeyCurrentTerm); err != nil || stored != term {
-		t.Errorf("term %d is stored, %v, while entries of term %d are not", stored, err, term)
-	}
+	check.Equal(t, must.Get(old.log.GetUint64(KeyCurrentTerm))(t), term, "stored term")
 	check.Equal(t, len(old.machine.all()), 1, "the old leader has applied")
 	release()
 	check.Fails(<-lost)(t, "the client of the old leader is told that its command was applied")

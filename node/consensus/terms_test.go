@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -198,9 +197,7 @@ func TestConfigurationThatIsNotStored(t *testing.T) {
 	v := machine.View()
 	index, data := v.Configuration()
 	v.Release()
-	if diff := cmp.Diff(raft.DecodeConfiguration(data).Servers, r.Servers()); diff != "" {
-		t.Errorf("the configurations of the state and of Raft (-state +Raft):\n%s", diff)
-	}
+	check.Diff(t, r.Servers(), raft.DecodeConfiguration(data).Servers, "the configurations of the state and of Raft")
 	check.Err(t, r.AddNonvoter("other", "other", index, testPatience).Error(), nil, "the next change")
 }
 

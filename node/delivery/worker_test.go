@@ -52,9 +52,8 @@ func TestEventThatCannotBeMade(t *testing.T) {
 		if name == "a1" {
 			want = reasonInternal
 		}
-		if o.First.Attempts != o.First.Failures || o.First.Reason != want {
-			t.Errorf("%s: %+v, want attempts that all ended, with %s", name, o.First, want)
-		}
+		check.Equal(t, o.First.Attempts, o.First.Failures, "%s: %+v: attempts", name, o.First)
+		check.Equal(t, o.First.Reason, want, "%s: %+v: reason", name, o.First)
 	}
 }
 

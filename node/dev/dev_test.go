@@ -265,9 +265,7 @@ func TestBusyPortsAreAllListed(t *testing.T) {
 	} {
 		check.Contains(t, err.Error(), want, "the error")
 	}
-	if n := strings.Count(err.Error(), "\n  - "); n != 2 {
-		t.Errorf("%d addresses listed, want 2:\n%v", n, err)
-	}
+	check.Equal(t, strings.Count(err.Error(), "\n  - "), 2, "addresses listed in %v", err)
 }
 
 func TestFilter(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestDescriptorsAreDivided(t *testing.T) {
@@ -21,10 +23,9 @@ func TestDescriptorsAreDivided(t *testing.T) {
 		{65_536, api.MaxConnections, 1000},
 		{math.MaxUint64, api.MaxConnections, 1000},
 	} {
-		got, err := divide(tt.limit, api.MaxConnections)
-		if err != nil || got.Connections != tt.connections || got.StateFiles != tt.stateFiles {
-			t.Errorf("of %d: %+v, %v", tt.limit, got, err)
-		}
+		got := must.Get(divide(tt.limit, api.MaxConnections))(t)
+		check.Equal(t, got.Connections, tt.connections, "of %d: %+v: connections", tt.limit, got)
+		check.Equal(t, got.StateFiles, tt.stateFiles, "of %d: %+v: state files", tt.limit, got)
 		if rest := got.limit - got.Connections - 2*got.StateFiles; rest < got.limit/12 && rest < otherDescriptors {
 			t.Errorf("of %d: %d are left for the log and the other nodes while a snapshot is received", tt.limit, rest)
 		}

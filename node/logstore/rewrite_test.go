@@ -95,10 +95,8 @@ func TestCrashWhileRewriting(t *testing.T) {
 			left := must.Get(Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)}))(t)
 			defer func() { _ = left.Close() }()
 			mustBeWhole(t, left)
-			names, err := filepath.Glob(filepath.Join(dir, "*"+newSuffix))
-			if err != nil || len(names) > 0 {
-				t.Errorf("left are %s, %v", names, err)
-			}
+			names := must.Get(filepath.Glob(filepath.Join(dir, "*"+newSuffix)))(t)
+			check.Empty(t, names, "left")
 			if err := left.Rewrite(40); err != nil || holds(t, left.path) {
 				t.Errorf("after the crash: %v, or the file holds what was deleted", err)
 			}

@@ -54,9 +54,7 @@ func (d *disk) checkEnded(t testing.TB, s *Store, reason ...string) {
 	t.Helper()
 	must.Equal(t, len(d.fatal), 1, "Fatal was called with %v", d.fatal)
 	for _, text := range append(reason, s.path, "start the node again") {
-		if !strings.Contains(d.fatal[0].Error(), text) {
-			t.Errorf("%v: does not say %q", d.fatal[0], text)
-		}
+		check.Contains(t, d.fatal[0].Error(), text, "error")
 	}
 	first, last := s.bounds()
 	for what, err := range map[string]error{
@@ -91,9 +89,7 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 				s := open(t, d.options(upTo(5)))
 				mustStore(t, s, entries(1, 10, 2, 20))
 				d.fail(0, syscall.EIO, made)
-				if err := do(s); !errors.Is(err, syscall.EIO) {
-					t.Fatalf("the error is %v", err)
-				}
+				check.Err(t, do(s), syscall.EIO, "the error")
 				check.Equal(t, span(t, s), [2]uint64{1, 10}, "span of the log that Raft sees")
 				if made {
 					d.checkEnded(t, s, "is in the file all the same")
@@ -137,9 +133,7 @@ func TestTailWithoutItsSuccessors(t *testing.T) {
 			var d disk
 			s := open(t, d.options(nil))
 			mustStore(t, s, entries(1, many, 20, 20))
-			if err := do(&d, s); err == nil {
-				t.Fatal("no error")
-			}
+			check.Fails(do(&d, s))(t, "no error")
 			d.checkEnded(t, s, "deleted for newer ones")
 			must.Do(t, s.Close())
 			s = open(t, Options{Path: s.path})
@@ -407,9 +401,7 @@ func (m *raftModel) check(t *rapid.T) {
 			t.Fatalf("entry %d is of term %d on disk", i, onDisk.Term)
 		}
 	}
-	onDisk, err := m.s.bolt.LastIndex()
-	if err != nil || onDisk != last {
-		t.Fatalf("the file ends at %d, %v, the log at %d", onDisk, err, last)
-	}
+	onDisk := must.Get(m.s.bolt.LastIndex())(t)
+	check.Equal(t, onDisk, last, "the file ends at")
 	m.first, m.end = first, last
 }

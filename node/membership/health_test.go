@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/internal/check"
 )
 
@@ -44,9 +42,7 @@ func TestRate(t *testing.T) {
 				t.Errorf("alive %v, contact %d", c.Alive, c.LastContactMs)
 			}
 			// The same result changes no time; another one does.
-			if diff := cmp.Diff(first, rate(found(), first, tt.leader, maxContact, start.Add(time.Minute))); diff != "" {
-				t.Errorf("a minute later (-first +second):\n%s", diff)
-			}
+			check.Diff(t, rate(found(), first, tt.leader, maxContact, start.Add(time.Minute)), first, "a minute later")
 			changed := found()
 			changed[0].Alive, changed[0].LastContactMs = !tt.healthy, 0
 			changed[0].LastTerm, changed[0].LastIndex = leader.LastTerm, leader.LastLog

@@ -85,9 +85,7 @@ func TestCheckLog(t *testing.T) {
 				takeSnapshot(t, machine, tt.snapshot)
 			}
 			must.Do(t, machine.Close())
-			if machine, err = fsm.Open(fsm.Options{Dir: filepath.Join(dir, StateDir)}); err != nil {
-				t.Fatal(err)
-			}
+			machine = must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dir, StateDir)}))(t)
 			err = CheckLog(dir, machine, log)
 			if len(tt.problems) == 0 {
 				if err != nil {

@@ -33,18 +33,14 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	target.SourceSecret = filepath.Join(dir, "source")
 	anew, err := target.reseal(sealed)
 	must.Do(t, err)
-	if got, err := files["target"].OpenDataKey(anew); err != nil || !bytes.Equal(got, key) {
-		t.Errorf("the key is %x, %v", got, err)
-	}
+	check.Equal(t, string(must.Get(files["target"].OpenDataKey(anew))(t)), string(key), "the key")
 	if _, err := target.openDataKey(anew); err != nil {
 		t.Errorf("what is sealed under the secret in use is opened where another is named, too: %v", err)
 	}
 	damaged := append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1)
 	check.Fails(target.reseal(damaged))(t, "a damaged key was opened")
 	target.SourceSecret, target.NewDataKey = "", true
-	if anew, err = target.reseal(damaged); err != nil {
-		t.Fatal(err)
-	}
+	anew = must.Get(target.reseal(damaged))(t)
 	if got, err := files["target"].OpenDataKey(anew); err != nil || len(got) != len(key) || bytes.Equal(got, key) {
 		t.Errorf("the new key is %x, %v", got, err)
 	}

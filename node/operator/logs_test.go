@@ -41,9 +41,8 @@ func TestLogs(t *testing.T) {
 	if len(kept) > maxKeptLog || len(kept) < maxKeptLog-maxKeptLine {
 		t.Errorf("%d bytes are kept of more than %d", len(kept), maxKeptLog)
 	}
-	if strings.Contains(kept, "long") || !strings.Contains(kept, `"msg":"last"`) {
-		t.Error("not the newest lines are kept")
-	}
+	check.Lacks(t, kept, "long", "not the newest lines are kept")
+	check.Contains(t, kept, `"msg":"last"`, "not the newest lines are kept")
 }
 
 // TestRepeatedLines: a line that is written four times a second stands in the log once a minute,

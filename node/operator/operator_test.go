@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +32,8 @@ func TestPassedOnCallEnds(t *testing.T) {
 	})}
 	w := httptest.NewRecorder()
 	o.passOn(deaf, w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin", http.NoBody), "n2-x")
-	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "n2-x does not answer") {
-		t.Errorf("status %d, %s", w.Code, w.Body)
-	}
+	check.Equal(t, w.Code, http.StatusBadGateway, "status")
+	check.Contains(t, w.Body.String(), "n2-x does not answer", "body")
 }
 
 // TestRemovedServerKnowsThatItIsGone holds that a server which leaves takes the answer of

@@ -7,16 +7,15 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestOverBudget holds that the leader keeps commands over the budget out of the log, from
 // any node, and answers as apply would. Repeated commands are accepted.
 func TestOverBudget(t *testing.T) {
 	assess := func(p command.Payload, bytes int) (_ command.Standing, repeated, fits bool) {
-		data, err := command.Encode(p)
-		if err != nil || len(data) != bytes {
-			t.Errorf("asked about %d bytes, there are %d, %v", bytes, len(data), err)
-		}
+		data := must.Get(command.Encode(p))(t)
+		check.Equal(t, len(data), bytes, "bytes of the command")
 		entry := p.(*command.Publish)
 		return command.Standing{}, entry.Request.ID == "known-id", entry.AgentKey != "greedy"
 	}

@@ -125,9 +125,7 @@ func TestMeasurementTakesHalfTheRoundTripOff(t *testing.T) {
 		clock.add(300 * time.Millisecond)
 		return theirs, nil
 	})
-	if got := s.Offsets()["b"]; got != time.Hour {
-		t.Errorf("offset %v, want 1h", got)
-	}
+	check.Equal(t, s.Offsets()["b"], time.Hour, "offset")
 }
 
 // A process that was stopped before it read an answer does not use that answer.

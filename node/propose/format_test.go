@@ -27,7 +27,5 @@ func TestNewCommandsWait(t *testing.T) {
 	wantCode(t, err, command.CodeNotEnqueued)
 	r := n.submitForwarded(context.Background(), command.Group{Commands: []command.Command{{Payload: &command.Lead{}}, {Payload: body}}})
 	check.Equal(t, r.Status, statusNotEnqueued, "forwarded by another node: %+v", r)
-	if got := n.CommitIndex(); got != before {
-		t.Errorf("the log went from %d to %d", before, got)
-	}
+	check.Equal(t, n.CommitIndex(), before, "the log went from")
 }

@@ -93,9 +93,7 @@ func TestQueueIsRejectedInAnotherTerm(t *testing.T) {
 		n.myTerm = n.c.term
 		n.stalled = false
 	})
-	if v := <-ch; v.Status != statusNotEnqueued {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, (<-ch).Status, statusNotEnqueued, "result")
 	check.Equal(t, n.sm.count("some text"), 0, "what was rejected showed up")
 }
 
@@ -105,13 +103,9 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 	gone := queue(ctx, t, n, "gone text")
 	stays := queue(context.Background(), t, n, "other text")
 	cancel()
-	if v := <-gone; v.Status != statusUnknown {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, (<-gone).Status, statusUnknown, "result")
 	n.set(func(n *fakeNode) { n.stalled = false })
-	if v := <-stays; v.Status != statusApplied {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, (<-stays).Status, statusApplied, "result")
 	if n.sm.count("gone text") != 0 || n.sm.count("other text") != 1 {
 		t.Error("a group that nobody waits for was proposed")
 	}
@@ -137,9 +131,7 @@ func TestSecondEntryInFlight(t *testing.T) {
 			begin(n)
 			inFlight(t, n, 2)
 			n.set(func(n *fakeNode) { n.stalled = false })
-			if v := <-small; v.Status != statusApplied {
-				t.Errorf("result %+v", v)
-			}
+			check.Equal(t, (<-small).Status, statusApplied, "result")
 		})
 	}
 }
@@ -149,7 +141,5 @@ func TestOversizedGroupIsRejected(t *testing.T) {
 	n := c.lead("node-0")
 	g := groupOf("some text")
 	g.Commands[0].Data = make([]byte, maxGroupBytes)
-	if v := n.leader.submit(context.Background(), g); v.Status != statusInvalid {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, n.leader.submit(context.Background(), g).Status, statusInvalid, "result")
 }

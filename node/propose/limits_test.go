@@ -138,9 +138,8 @@ func TestRateLimits(t *testing.T) {
 	if asked[""] > 0 {
 		t.Errorf("the limits were asked about a node's own command")
 	}
-	if asked["modest"] != 20 || asked["greedy"] != 20 {
-		t.Errorf("asked %v, want 20 each", asked)
-	}
+	check.Equal(t, asked["modest"], 20, "asked %v: asked", asked)
+	check.Equal(t, asked["greedy"], 20, "asked %v: asked", asked)
 }
 
 func TestRetriesAreFree(t *testing.T) {

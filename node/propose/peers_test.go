@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,9 +96,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := h2Server(t, tt.handler)
 			p := peers{client: h2Client(s.Listener.Addr().String())}
-			if v := p.send(context.Background(), "leader", oneCommand); v.Status != tt.want {
-				t.Errorf("result %+v, want %d", v, tt.want)
-			}
+			check.Equal(t, p.send(context.Background(), "leader", oneCommand).Status, tt.want, "result")
 		})
 	}
 }
@@ -120,9 +117,7 @@ func TestForwardedWriteNamesItsTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !slices.Equal(got, []string{string(parent)}) {
-		t.Errorf("the leader is told %q, want %q", got, parent)
-	}
+	check.Diff(t, got, []string{string(parent)}, "the leader is told")
 }
 
 func TestForwardWithoutAConnection(t *testing.T) {
@@ -136,9 +131,7 @@ func TestForwardWithoutAConnection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			p := peers{client: h2Client(addr)}
-			if v := p.send(ctx, "leader", oneCommand); v.Status != statusNotEnqueued {
-				t.Errorf("result %+v", v)
-			}
+			check.Equal(t, p.send(ctx, "leader", oneCommand).Status, statusNotEnqueued, "result")
 		})
 	}
 }
@@ -154,9 +147,7 @@ func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
 	defer close(hang)
 	defer cancel()
 	p := peers{client: h2Client(s.Listener.Addr().String())}
-	if v := p.send(ctx, "leader", oneCommand); v.Status != statusUnknown {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, p.send(ctx, "leader", oneCommand).Status, statusUnknown, "result")
 }
 
 func TestRevokedBodyIsNeverRead(t *testing.T) {
@@ -186,9 +177,7 @@ func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 		return w
 	}
 	w := post(strings.NewReader("rubbish"))
-	if v, err := decodeReply(w.Body.Bytes(), 1); err != nil || v.Status != statusInvalid {
-		t.Errorf("rubbish: %+v, %v", v, err)
-	}
+	check.Equal(t, must.Get(decodeReply(w.Body.Bytes(), 1))(t).Status, statusInvalid, "rubbish")
 	if w := post(strings.NewReader(strings.Repeat("x", command.MaxForwardBytes+1))); w.Code != http.StatusBadRequest {
 		t.Errorf("too long: status %d", w.Code)
 	}

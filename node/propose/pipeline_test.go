@@ -210,9 +210,7 @@ func TestForwardFailures(t *testing.T) {
 			n.timing.propose = 5 * time.Second
 			ch := n.start("other text")
 			c.net.decide(nil)
-			if o := <-ch; o.err != nil {
-				t.Fatalf("after the link came back: %v", o.err)
-			}
+			check.Err(t, (<-ch).err, nil, "after the link came back")
 			check.Equal(t, leader.sm.count("other text"), 1, "effects")
 			if got := leader.sm.count("some text"); got > 1 || tt.fate != lostAnswer && got > 0 {
 				t.Errorf("%d effects of the first", got)
@@ -254,9 +252,7 @@ func TestProposeAsLeader(t *testing.T) {
 	if _, _, err := c.nodes[1].ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-1"}); !errors.Is(err, raft.ErrNotLeader) {
 		t.Errorf("on a follower: %v", err)
 	}
-	if s := c.nodes[1].Stats(); s.Open != 0 {
-		t.Errorf("left open: %+v", s)
-	}
+	check.Equal(t, c.nodes[1].Stats().Open, 0, "left open")
 	if n.sm.count("some text") != 0 || n.CommitIndex() != 1 {
 		t.Error("a command passed before the node led")
 	}

@@ -198,9 +198,7 @@ func TestHungRoundHoldsNobodyUp(t *testing.T) {
 	defer release()
 	first := n.read()
 	await.Eventually(t, "the first has asked", func() bool { return asked.Load() == 1 })
-	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
-		t.Errorf("the second: %d, %v", index, err)
-	}
+	check.Equal(t, must.Get(n.ReadIndex(context.Background()))(t), 1, "the second")
 	release()
 	check.Err(t, <-first, nil, "the first")
 }
@@ -213,9 +211,7 @@ func TestLostRoundIsAskedAnew(t *testing.T) {
 	n.timing.attempt, n.timing.leadWait, n.timing.confirm = time.Minute, 5*time.Millisecond, 5*time.Millisecond
 	_, release := c.loseAnswers("node-0", 1)
 	defer release()
-	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
-		t.Errorf("%d, %v", index, err)
-	}
+	check.Equal(t, must.Get(n.ReadIndex(context.Background()))(t), 1, "read index")
 }
 
 // A strong read does not wait for later writes: the leader reads the index before it checks
@@ -230,10 +226,9 @@ func TestReadIndexIsTakenBeforeItIsConfirmed(t *testing.T) {
 			return err
 		}
 	})
-	index, err := n.ReadIndex(context.Background())
-	if err != nil || index != before || n.sm.Applied() != before+1 {
-		t.Errorf("index %d (%v), want %d; %d is applied", index, err, before, n.sm.Applied())
-	}
+	index := must.Get(n.ReadIndex(context.Background()))(t)
+	check.Equal(t, index, before, "index")
+	check.Equal(t, n.sm.Applied(), before+1, "index: applied")
 }
 
 func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
@@ -317,9 +312,7 @@ func TestConcurrentStrongReads(t *testing.T) {
 	for range askers {
 		check.Err(t, <-errs, nil, "errs")
 	}
-	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got != 2 {
-		t.Errorf("%d rounds for %d askers, want 2", got, askers)
-	}
+	check.Equal(t, leader.get(func(n *fakeNode) int { return n.verifies }), 2, "rounds for %d askers", askers)
 }
 
 // waiting returns the number of callers of the round that begins next.

@@ -72,9 +72,7 @@ func TestExpiry(t *testing.T) {
 			default:
 				t.Fatal("not answered")
 			}
-			if p := s.take(); len(p.calls) != 0 {
-				t.Error("it is sent again")
-			}
+			check.Empty(t, s.take().calls, "it is sent again")
 		})
 	}
 }
@@ -136,14 +134,10 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 	s := n.session
 	one := addTo(s, "first text")
 	two := addTo(s, "second text")
-	if g := declared(s); g.Floor != one.Seq {
-		t.Errorf("floor %d with %d unanswered", g.Floor, one.Seq)
-	}
+	check.Equal(t, declared(s).Floor, one.Seq, "floor with %d unanswered", one.Seq)
 	s.abandon(one, "")
 	s.abandon(two, "")
-	if g := declared(s); g.Floor != two.Seq+1 {
-		t.Errorf("floor %d after everything is answered", g.Floor)
-	}
+	check.Equal(t, declared(s).Floor, two.Seq+1, "floor after everything is answered")
 }
 
 // declared returns the numbers that the next group of a session declares.
@@ -189,9 +183,8 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			s.settle(p, result{Status: statusApplied, Index: m.applied})
 			select {
 			case <-slow.done:
-				if slow.err != nil || slow.result.Outcome != command.OutcomeDone {
-					t.Errorf("%+v, %v", slow.result, slow.err)
-				}
+				check.Err(t, slow.err, nil, "%+v: err", slow.result)
+				check.Equal(t, slow.result.Outcome, command.OutcomeDone, "%+v: outcome", slow.result)
 			default:
 				t.Error("the slow call is not answered")
 			}

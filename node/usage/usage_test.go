@@ -147,10 +147,7 @@ func TestUsageIsBounded(t *testing.T) {
 	check.Equal(t, len(u.senders), command.MaxSenderRows, "sketches held")
 	folds := 0
 	for folded := true; folded; folds++ {
-		var err error
-		if folded, err = u.fold(t.Context(), noon, stored.replicate); err != nil {
-			t.Fatal(err)
-		}
+		folded = must.Get(u.fold(t.Context(), noon, stored.replicate))(t)
 	}
 	if got, want := stored.total(), uint64(kinds+senders+2*command.MaxSenderRows); got != want || folds < 3 {
 		t.Errorf("%d calls in %d folds, want %d", got, folds, want)

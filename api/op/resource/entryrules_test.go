@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/api/op/write"
@@ -209,13 +208,9 @@ func TestNewEntryFields(t *testing.T) {
 			for _, issue := range e.Problems.List {
 				bad = append(bad, issue.Field)
 			}
-			if diff := cmp.Diff(test.bad, bad); diff != "" {
-				t.Fatalf("problems (-want +got):\n%s%v", diff, e.Problems.List)
-			}
+			check.Diff(t, bad, test.bad, "problems")
 			if test.get != nil {
-				if diff := cmp.Diff(test.want, test.get(e.Command().(*command.Publish))); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
+				check.Diff(t, test.get(e.Command().(*command.Publish)), test.want, "field")
 			}
 		})
 	}
@@ -278,9 +273,7 @@ func TestNotes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, entryOf(&postRules, test.fields...).Notes); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			check.Diff(t, entryOf(&postRules, test.fields...).Notes, test.want, "notes")
 		})
 	}
 }

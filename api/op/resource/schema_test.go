@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -76,9 +77,7 @@ func TestSchemasHaveTheFields(t *testing.T) {
 
 func compare(t *testing.T, fields []write.Field, shown map[string]schema) {
 	t.Helper()
-	if len(shown) != len(fields) {
-		t.Errorf("%d fields are shown, %d are read", len(shown), len(fields))
-	}
+	check.Equal(t, len(shown), len(fields), "fields shown")
 	for i := range fields {
 		field, s := &fields[i], shown[fields[i].Name]
 		type bounds struct {
@@ -96,9 +95,7 @@ func compare(t *testing.T, fields []write.Field, shown map[string]schema) {
 		if got.Least == 0 && field.Refers != 0 {
 			want.Least = 0
 		}
-		if got != want {
-			t.Errorf("%s is shown as %+v, and read as %+v", field.Name, got, want)
-		}
+		check.Equal(t, got, want, "%s is shown as", field.Name)
 	}
 }
 

@@ -188,13 +188,10 @@ func TestCorrections(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ada.t = t
 			failed := ada.run(test.args...)
-			if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\n- ") {
-				t.Fatalf("exit code %d: %s", failed.code, failed.err)
-			}
+			check.Equal(t, failed.code, agent.ExitRejected, "exit code")
+			check.Contains(t, failed.err, "\n- ", "output")
 			check.Contains(t, failed.err, "\ntry: "+test.try, "the error that proposes %s", test.try)
-			if again := ada.retry(failed); again.code != cli.ExitOK {
-				t.Errorf("what it proposes is rejected: %s", again.err)
-			}
+			check.Equal(t, ada.retry(failed).code, cli.ExitOK, "what it proposes is rejected")
 		})
 	}
 }
@@ -203,9 +200,8 @@ func TestCorrections(t *testing.T) {
 func TestNoCommandOfTheExample(t *testing.T) {
 	ada := newPlace(t).shell("ada")
 	failed := ada.run("retract", "e1", "There is no entry.")
-	if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\ntry: {") {
-		t.Errorf("exit code %d: %s", failed.code, failed.err)
-	}
+	check.Equal(t, failed.code, agent.ExitRejected, "exit code")
+	check.Contains(t, failed.err, "\ntry: {", "output")
 }
 
 // TestStandardInput publishes a text from standard input, also after a correction.
@@ -214,16 +210,11 @@ func TestStandardInput(t *testing.T) {
 	ada := p.shell("ada")
 	const text = "Two lines\nof text."
 	failed := ada.pipe(text+"\n", "post", "-", "--title", "x")
-	if failed.code != agent.ExitRejected || !strings.Contains(failed.err, "\ntry: commons post -\n") {
-		t.Errorf("exit code %d: %s", failed.code, failed.err)
-	}
-	if r := ada.pipe(text+"\n", "post", "-"); r.code != cli.ExitOK {
-		t.Errorf("exit code %d: %s", r.code, r.err)
-	}
+	check.Equal(t, failed.code, agent.ExitRejected, "exit code")
+	check.Contains(t, failed.err, "\ntry: commons post -\n", "output")
+	check.Equal(t, ada.pipe(text+"\n", "post", "-").code, cli.ExitOK, "exit code")
 	check.Equal(t, must.Get(p.client().Entry(t.Context(), "e1"))(t).Body, text, "published")
-	if r := ada.pipe("\ufeff"+text, "post", "-", "--title", "With a mark"); r.code != cli.ExitOK {
-		t.Errorf("exit code %d: %s", r.code, r.err)
-	}
+	check.Equal(t, ada.pipe("\ufeff"+text, "post", "-", "--title", "With a mark").code, cli.ExitOK, "exit code")
 	check.Equal(t, must.Get(p.client().Entry(t.Context(), "e2"))(t).Body, text, "published")
 	if r := ada.pipe("Caf\xe9 in Latin-1", "post", "-"); r.code == cli.ExitOK || !strings.Contains(r.err, "not UTF-8") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
@@ -266,9 +257,8 @@ func TestExitCodes(t *testing.T) {
 				t.Setenv("COMMONS_URL", server.URL)
 			}
 			r := newShell(t).run(args...)
-			if r.code != test.code || !strings.Contains(r.err, test.printed) {
-				t.Errorf("exit code %d, want %d, with %q: %s", r.code, test.code, test.printed, r.err)
-			}
+			check.Equal(t, r.code, test.code, "exit code")
+			check.Contains(t, r.err, test.printed, "output")
 		})
 	}
 }
@@ -286,9 +276,8 @@ func TestUnknownOutcome(t *testing.T) {
 	failed := ada.run("post", "It's written once.", "--patience=0s")
 	p.Backend.Lost = nil
 	again := ada.retry(failed)
-	if failed.code != 5 || again.code != cli.ExitOK {
-		t.Errorf("exit codes %d and %d: %s%s", failed.code, again.code, failed.err, again.err)
-	}
+	check.Equal(t, failed.code, 5, "exit code")
+	check.Equal(t, again.code, cli.ExitOK, "exit code")
 	page := must.Get(p.client().EntryPage(t.Context(), client.EntryQuery{}))(t)
 	if len(page.Items) != 1 || page.Items[0].Body != "It's written once." {
 		t.Errorf("written: %+v", page.Items)
@@ -477,9 +466,8 @@ func TestKeys(t *testing.T) {
 		other.t = t
 		wrong := other.pipe("ck_"+strings.Repeat("a", len(key)-3), "login", "ada", "--key-file", "-")
 		right := other.pipe(key, "login", "ada", "--key-file", "-")
-		if wrong.code != agent.ExitRejected || right.code != cli.ExitOK {
-			t.Errorf("exit codes %d and %d: %s%s", wrong.code, right.code, wrong.err, right.err)
-		}
+		check.Equal(t, wrong.code, agent.ExitRejected, "exit code")
+		check.Equal(t, right.code, cli.ExitOK, "exit code")
 		other.must("profile", "set", "--note", "With the stored key")
 	})
 }
@@ -561,9 +549,7 @@ func TestWatchResumes(t *testing.T) {
 	if diff := cmp.Diff(want, first.out); diff != "" || streams.Load() == 0 {
 		t.Errorf("%d streams through the node that cuts them: %s%s", streams.Load(), diff, first.err)
 	}
-	if diff := cmp.Diff("entry e4 ada in watched: Number four\n", second.out); diff != "" {
-		t.Errorf("after %s: %s%s", last, diff, second.err)
-	}
+	check.Diff(t, second.out, "entry e4 ada in watched: Number four\n", "after %s", last)
 	start := time.Now()
 	if r := sh.run("watch", "-c", "watched", "--duration", "10ms", "--json"); r.code != cli.ExitOK || r.out != "" || time.Since(start) > await.Patience {
 		t.Errorf("without events: exit code %d: %s%s", r.code, r.out, r.err)

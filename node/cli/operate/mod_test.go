@@ -53,9 +53,8 @@ func TestModeratorsSeeWhatWasDone(t *testing.T) {
 		{[]string{"unhide", "--agent", "eve", "--yes"}, cli.ExitFailed, "0 of 0 changed (unhide)\n"},
 	} {
 		code, out, stderr := execute(t, slices.Concat([]string{"mod"}, tc.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
-		if code != tc.code || out+stderr != tc.want {
-			t.Errorf("%v: exit code %d, %q, want %d, %q", tc.args, code, out+stderr, tc.code, tc.want)
-		}
+		check.Equal(t, code, tc.code, "%v: exit code", tc.args)
+		check.Equal(t, out+stderr, tc.want, "%v: output", tc.args)
 	}
 	since := "removed since " + time.UnixMilli(first.CreatedAt).UTC().Format(time.RFC3339)
 	if _, out, _ := execute(t, "mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()); !strings.Contains(out, since) {
@@ -335,9 +334,8 @@ func TestModRules(t *testing.T) {
 		{[]string{"cheap"}, cli.ExitUsage, "--reason: say why"},
 	} {
 		code, out, stderr := execute(t, slices.Concat([]string{"mod", "watch"}, test.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
-		if code != test.code || !strings.Contains(out+stderr, test.want) {
-			t.Errorf("%v: exit code %d, %s%s, want %d, %q", test.args, code, out, stderr, test.code, test.want)
-		}
+		check.Equal(t, code, test.code, "%v: exit code", test.args)
+		check.Contains(t, out+stderr, test.want, "%v: output", test.args)
 	}
 	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
 	expect(t, cli.ExitOK, append([]string{"mod", "block", "--agent", "anonymous", "--reason", "Flood"}, private...), "rule 1: block the agent anonymous, until it is lifted\n")

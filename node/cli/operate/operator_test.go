@@ -38,9 +38,8 @@ func TestSeveralAddresses(t *testing.T) {
 	} {
 		code, out, stderr := execute(t, tc.args...)
 		for _, want := range tc.want {
-			if code != tc.code || !strings.Contains(out+stderr, want) {
-				t.Errorf("%v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, want, out, stderr)
-			}
+			check.Equal(t, code, tc.code, "%v: exit code", tc.args)
+			check.Contains(t, out+stderr, want, "%v: output", tc.args)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package operate_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -35,9 +34,7 @@ func TestSecretGenerateKeepsAFile(t *testing.T) {
 	expect(t, cli.ExitOK, []string{"secret", "generate", "--keep", file}, "wrote a new secret to "+file)
 	before := must.Get(os.ReadFile(file))(t)
 	expect(t, cli.ExitOK, []string{"secret", "generate", "--keep", file, "--json"}, `"made": false`)
-	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
-		t.Errorf("the file changed: %v", err)
-	}
+	check.Equal(t, string(must.Get(os.ReadFile(file))(t)), string(before), "the file changed")
 	must.Do(t, os.WriteFile(file, []byte("short\n"), 0o600))
 	expect(t, cli.ExitFailed, []string{"secret", "generate", "--keep", file}, "line 1 has 5 bytes")
 }
@@ -63,9 +60,8 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, cli.ExitUsage, "give one of them"},
 	} {
 		code, out, stderr := execute(t, append([]string{"snapshot"}, tc.args...)...)
-		if code != tc.code || !strings.Contains(out+stderr, tc.want) {
-			t.Errorf("snapshot %v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, tc.want, out, stderr)
-		}
+		check.Equal(t, code, tc.code, "snapshot %v: exit code", tc.args)
+		check.Contains(t, out+stderr, tc.want, "snapshot %v: output", tc.args)
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was rejected left a data directory: %v", err)
@@ -108,14 +104,10 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	}
 	load.Stop()
 	load.Check()
-	after, err := os.ReadFile(file)
-	if err != nil || strings.Contains(string(after), strings.TrimSpace(string(before))) {
-		t.Errorf("the former secret is still in the file: %v", err)
-	}
+	after := must.Get(os.ReadFile(file))(t)
+	check.Lacks(t, string(after), strings.TrimSpace(string(before)), "the former secret is still in the file")
 	check.Equal(t, len(must.Get(os.ReadDir(filepath.Dir(file)))(t)), 2, "left beside the file")
-	if kept, err := os.ReadFile(done.FormerSecretFile); err != nil || !bytes.Equal(kept, before) {
-		t.Errorf("the former secret is not kept: %v", err)
-	}
+	check.Equal(t, string(must.Get(os.ReadFile(done.FormerSecretFile))(t)), string(before), "the former secret is not kept")
 	checkBackupFromBefore(t, backup, file, done.FormerSecretFile)
 	c.Kill(0, 1, 2)
 	for i := range c.Nodes {
@@ -164,14 +156,12 @@ func TestSecretRotateNamesADeadNode(t *testing.T) {
 	}
 	code, _, stderr = rotate(append(push, "--timeout", "5s")...)
 	want := "not done within 5s: " + dead + " does not answer: start it, or remove it with `commons raft remove-peer " + dead + "`"
-	if code != cli.ExitFailed || !strings.Contains(stderr, want) {
-		t.Errorf("with a dead node: exit code %d, %s; want %q", code, stderr, want)
-	}
+	check.Equal(t, code, cli.ExitFailed, "with a dead node: exit code")
+	check.Contains(t, stderr, want, "with a dead node: output")
 	check.Equal(t, strings.Count(stderr, "to n2 at 127.0.0.1\n"), 1, "copies in %s", stderr)
 	c.Start(2)
 	c.WaitReady()
 	code, out, stderr := rotate(push...)
-	if code != cli.ExitOK || !strings.Contains(out, "done: every node has only the new secret") {
-		t.Errorf("with all nodes: exit code %d, %s%s", code, out, stderr)
-	}
+	check.Equal(t, code, cli.ExitOK, "with all nodes: exit code")
+	check.Contains(t, out, "done: every node has only the new secret", "with all nodes: output")
 }

@@ -25,9 +25,7 @@ func TestSnapshotCommands(t *testing.T) {
 	file := filepath.Join(dir, "backup")
 	expect(t, cli.ExitOK, []string{"snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 entry up to index")
 	check.Equal(t, len(must.Get(os.ReadDir(dir))(t)), 2, "left beside the backup")
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the backup's mode: %v, %v", info.Mode(), err)
-	}
+	check.Equal(t, must.Get(os.Stat(file))(t).Mode().Perm(), 0o600, "the backup's mode")
 	expect(t, cli.ExitOK, []string{"snapshot", "inspect", file}, file+", whole", "rows")
 	code, out, stderr := execute(t, "snapshot", "inspect", "--json", file)
 	var report struct{ Rows, Digest string }

@@ -151,9 +151,8 @@ func TestFindServer(t *testing.T) {
 	report.Servers = append(report.Servers, admin.Server{ID: "a-9"})
 	for name, want := range map[string]string{"b-2": "b-2", "b": "b-2", "a-9": "a-9", "a": "", "x": "", "b-": "", "": ""} {
 		got, ok := report.Find(name)
-		if got.ID != want || ok != (want != "") {
-			t.Errorf("%q: %q, %v", name, got.ID, ok)
-		}
+		check.Equal(t, got.ID, want, "%q: id", name)
+		check.Equal(t, ok, want != "", "%q: ok", name)
 	}
 }
 
