@@ -248,6 +248,8 @@ func AppendJSON(dst []byte, value any) []byte {
 		return append(dst, ']')
 	case json.RawMessage:
 		return append(dst, value...)
+	case int:
+		return strconv.AppendInt(dst, int64(value), 10)
 	case int64:
 		return strconv.AppendInt(dst, value, 10)
 	case uint64:

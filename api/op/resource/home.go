@@ -212,28 +212,15 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 			return "", 0, fmt.Errorf("hidden entries of %s: %w", h.key, err)
 		}
 	}
-	w.dst = c.BeginBody(0)
-	w.write()
-	c.Out.EndBody(w.dst)
+	whole, tagged := w.object()
 	if w.err != nil {
 		return "", 0, fmt.Errorf("show home of %s: %w", h.key, w.err)
 	}
-	tag = w.tag(c.Notes)
-	if c.HasTag(tag) {
+	// The tag does not cover the instants, so that a call without news gets the same tag again. It
+	// covers the notes about ignored parts of the call.
+	sum := sha256.Sum256(tagged.With("notes", c.Notes).AppendJSON(nil))
+	if tag = op.TagOf(sum[:]); c.HasTag(tag) {
 		return tag, home.Until, nil
 	}
-	c.Out.Status, c.Out.ContentType = http.StatusOK, op.ContentJSON
-	return tag, home.Until, nil
-}
-
-// tag returns the entity tag of the items and of the notes about ignored parts of the call. It
-// does not cover the instants, so that a call without news gets the same tag again.
-func (w *homeWriter) tag(ignored []string) string {
-	sum := sha256.New()
-	for _, note := range ignored {
-		sum.Write([]byte(note))
-	}
-	sum.Write(w.dst[:w.noteEnd])
-	sum.Write(w.dst[w.itemsStart:w.itemsEnd])
-	return op.TagOf(sum.Sum(nil))
+	return tag, home.Until, c.AnswerObject(http.StatusOK, whole)
 }

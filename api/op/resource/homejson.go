@@ -2,6 +2,7 @@ package resource
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strconv"
@@ -13,122 +14,113 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
-// homeWriter writes home as JSON. Its output after the first error is invalid.
+// homeWriter makes home as JSON. Its output after the first error is invalid.
 type homeWriter struct {
 	*homeCall
-	dst  []byte
 	view *view.View
 	home *view.Home
 	// hidden are the agent's own entries that are hidden. Only the holder of its key sees them.
 	hidden []uint64
+	dst    []byte // of the lists
 	err    error
 
 	note         string
 	now          int64
 	unregistered bool     // the agent has no profile, and is told about it
 	said         []uint64 // the entries whose text is written
-
-	// The positions of the parts that the entity tag covers.
-	noteEnd, itemsStart, itemsEnd int
 }
 
-// write writes the whole object, the note first.
-func (w *homeWriter) write() {
-	switch {
-	case w.brief:
-		w.raw(`{`)
-	case w.note == "":
-		w.raw(`{"yourNote":null,`)
-	default:
-		w.dst = append(wire.AppendJSON(append(w.dst, `{"yourNote":`...), w.note), ',')
+// object returns home, the note first, and the part of it that the entity tag covers.
+func (w *homeWriter) object() (whole, tagged wire.Object) {
+	var note wire.Object
+	if !w.brief {
+		note = wire.Object{{"yourNote", wire.OrNull(w.note)}}
 	}
-	w.noteEnd = len(w.dst)
-	w.raw(`"agent":`)
-	w.dst = wire.AppendJSON(w.dst, w.agent)
-	w.number(`,"since":`, w.since)
-	w.number(`,"now":`, w.now)
-	w.itemsStart = len(w.dst)
-	w.raw(`,"more":`)
-	w.dst = strconv.AppendBool(w.dst, w.home.More)
+	items := w.items
 	if w.brief {
-		w.ids()
-		w.itemsEnd = len(w.dst)
-	} else {
-		w.items()
-		w.itemsEnd = len(w.dst)
-		w.raw(`,"next":`)
-		w.dst = wire.AppendJSON(w.dst, w.next())
+		items = w.ids
 	}
-	w.raw(`,"nextCheck":`)
-	w.dst = wire.AppendJSON(w.dst, w.heartbeat()+" in 30 to 60 minutes")
-	w.raw(`,"notes":`)
-	w.dst = append(wire.AppendJSON(w.dst, append([]string{}, w.notes...)), '}')
+	shown := append(wire.Object{{"more", w.home.More}}, items()...)
+	whole = slices.Concat(note, wire.Object{{"agent", w.agent}, {"since", w.since}, {"now", w.now}}, shown)
+	if !w.brief {
+		whole = whole.With("next", w.next())
+	}
+	return append(whole, wire.Object{
+		{"nextCheck", w.heartbeat() + " in 30 to 60 minutes"}, {"notes", wire.NonNil(w.notes)},
+	}...), append(note, shown...)
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }
 
-// number writes a member that is a number.
-func (w *homeWriter) number(name string, n int64) {
-	w.raw(name)
-	w.dst = strconv.AppendInt(w.dst, n, 10)
-}
-
-// ids writes the ids of the items, and their counts.
-func (w *homeWriter) ids() {
+// ids returns the ids of the items, and their counts.
+func (w *homeWriter) ids() wire.Object {
 	home := w.home
 	id := func(seq uint64) { w.raw(`"` + w.id(seq) + `"`) }
 	item := func(i view.InboxItem) { id(i.Seq) }
-	list(w, `,"ids":{"forYou":`, home.ForYou, item)
-	list(w, `,"owedByYou":`, home.OwedByYou, item)
-	list(w, `,"owedToYou":`, home.OwedToYou, id)
-	list(w, `,"toDeliver":`, home.ToDeliver, id)
-	list(w, `,"new":`, home.New, id)
-	list(w, `,"waitingForAnswer":`, home.Waiting, id)
-	list(w, `,"openJobs":`, home.OpenJobs, id)
-	if len(w.hidden) > 0 {
-		list(w, `,"hidden":`, w.hidden, id)
+	ids := wire.Object{
+		{"forYou", list(w, home.ForYou, item)},
+		{"owedByYou", list(w, home.OwedByYou, item)},
+		{"owedToYou", list(w, home.OwedToYou, id)},
+		{"toDeliver", list(w, home.ToDeliver, id)},
+		{"new", list(w, home.New, id)},
+		{"waitingForAnswer", list(w, home.Waiting, id)},
+		{"openJobs", list(w, home.OpenJobs, id)},
 	}
-	w.number(`},"counts":{"owedByYou":`, int64(home.OwedByYouCount))
-	w.number(`,"owedToYou":`, int64(home.OwedToYouCount))
-	w.number(`,"toDeliver":`, int64(home.ToDeliverCount))
-	w.raw("}")
+	if len(w.hidden) > 0 {
+		ids = ids.With("hidden", list(w, w.hidden, id))
+	}
+	return wire.Object{{"ids", ids}, {"counts", wire.Object{
+		{"owedByYou", home.OwedByYouCount}, {"owedToYou", home.OwedToYouCount}, {"toDeliver", home.ToDeliverCount},
+	}}}
 }
 
-// items writes everything that the entity tag covers, except the note.
-func (w *homeWriter) items() {
+// items returns everything that the entity tag covers, except the note.
+func (w *homeWriter) items() wire.Object {
 	home := w.home
-	forYou := max(homeBody, min(homeBodyForYou, homeTextForYou/max(1, len(home.ForYou))))
-	list(w, `,"forYou":`, home.ForYou, func(item view.InboxItem) {
+	size := max(homeBody, min(homeBodyForYou, homeTextForYou/max(1, len(home.ForYou))))
+	forYou := list(w, home.ForYou, func(item view.InboxItem) {
 		w.said = append(w.said, item.Seq)
-		w.keep(w.view.AppendSummary(w.dst, item.Seq, forYou, false))
+		w.keep(w.view.AppendSummary(w.dst, item.Seq, size, false))
 		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
-	list(w, `,"openItems":{"owedByYou":`, home.OwedByYou, func(item view.InboxItem) {
+	var open wire.Object
+	add := func(name string, items json.RawMessage, listed, count int) {
+		if open = open.With(name, items); count > listed {
+			open = open.With(name+"Count", count)
+		}
+	}
+	add("owedByYou", list(w, home.OwedByYou, func(item view.InboxItem) {
 		w.open(item.Seq)
 		w.add(`"why":"` + item.Reason.String() + `"`)
-	})
-	count(w, `,"owedByYouCount":`, home.OwedByYouCount, home.OwedByYou)
-	list(w, `,"owedToYou":`, home.OwedToYou, w.owed)
-	count(w, `,"owedToYouCount":`, home.OwedToYouCount, home.OwedToYou)
-	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) {
+	}), len(home.OwedByYou), home.OwedByYouCount)
+	add("owedToYou", list(w, home.OwedToYou, w.owed), len(home.OwedToYou), home.OwedToYouCount)
+	add("toDeliver", list(w, home.ToDeliver, func(seq uint64) {
 		w.job(seq, true)
 		w.proven(w.view.ProvenClaim(seq))
-	})
-	count(w, `,"toDeliverCount":`, home.ToDeliverCount, home.ToDeliver)
-	list(w, `},"new":`, home.New, w.summary)
-	list(w, `,"waitingForAnswer":`, home.Waiting, w.summary)
-	list(w, `,"openJobs":`, home.OpenJobs, func(seq uint64) { w.job(seq, false) })
-	list(w, `,"topicNotes":`, home.TopicNotes, w.summary)
-	list(w, `,"yourTopics":`, home.Topics, w.topic)
-	list(w, `,"lastWith":`, home.LastWith, w.partner)
-	if len(w.hidden) > 0 {
-		list(w, `,"hidden":`, w.hidden, func(seq uint64) { w.keep(w.view.AppendHidden(w.dst, seq, homeBody)) })
+	}), len(home.ToDeliver), home.ToDeliverCount)
+	items := wire.Object{
+		{"forYou", forYou},
+		{"openItems", open},
+		{"new", list(w, home.New, w.summary)},
+		{"waitingForAnswer", list(w, home.Waiting, w.summary)},
+		{"openJobs", list(w, home.OpenJobs, func(seq uint64) { w.job(seq, false) })},
+		{"topicNotes", list(w, home.TopicNotes, w.summary)},
+		{"yourTopics", list(w, home.Topics, func(t view.Topic) {
+			w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastEntryAt}}.AppendJSON(w.dst)
+		})},
+		{"lastWith", list(w, home.LastWith, func(p view.Partner) {
+			w.dst = wire.Object{{"agent", p.Agent}, {"at", p.At}, {"entryId", state.EntryID(p.Entry)}, {"theyWroteLast", p.Theirs}}.AppendJSON(w.dst)
+		})},
 	}
+	if len(w.hidden) > 0 {
+		items = items.With("hidden", list(w, w.hidden, func(seq uint64) { w.keep(w.view.AppendHidden(w.dst, seq, homeBody)) }))
+	}
+	return items
 }
 
-// list writes a member that is an array.
-func list[T any](w *homeWriter, name string, items []T, show func(T)) {
-	w.raw(name)
+// list returns an array.
+func list[T any](w *homeWriter, items []T, show func(T)) json.RawMessage {
+	begin := len(w.dst)
 	w.raw("[")
 	for i, item := range items {
 		if i > 0 {
@@ -137,13 +129,7 @@ func list[T any](w *homeWriter, name string, items []T, show func(T)) {
 		show(item)
 	}
 	w.raw("]")
-}
-
-// count writes how many items a list has, if not all of them are shown.
-func count[T any](w *homeWriter, name string, n int, items []T) {
-	if n > len(items) {
-		w.number(name, int64(n))
-	}
+	return w.dst[begin:]
 }
 
 // keep takes the output of a view.
@@ -220,14 +206,6 @@ func (w *homeWriter) owed(seq uint64) {
 func (w *homeWriter) proven(is bool, err error) {
 	w.add(`"proven":` + strconv.FormatBool(is))
 	w.err = cmp.Or(w.err, err)
-}
-
-func (w *homeWriter) topic(t view.Topic) {
-	w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastEntryAt}}.AppendJSON(w.dst)
-}
-
-func (w *homeWriter) partner(p view.Partner) {
-	w.dst = wire.Object{{"agent", p.Agent}, {"at", p.At}, {"entryId", state.EntryID(p.Entry)}, {"theyWroteLast", p.Theirs}}.AppendJSON(w.dst)
 }
 
 // heartbeat returns the next call of home.
