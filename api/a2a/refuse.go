@@ -58,14 +58,11 @@ func refuse(name string) *failure {
 	return nil
 }
 
-// kindsUnreached are the kinds of requests over HTTP+JSON that never reached the
+// kindsUnreached are further kinds of requests over HTTP+JSON that never reached the
 // protocol; for any other status, the request is at fault.
 var kindsUnreached = map[int]*kind{
-	http.StatusTooManyRequests:     kindLimited,
-	http.StatusServiceUnavailable:  kindUnavailable,
-	http.StatusInternalServerError: kindInternal,
-	http.StatusNotFound:            {kindNoMethod.code, kindNoMethod.reason, http.StatusNotFound, kindNoTask.rpc},
-	http.StatusMethodNotAllowed:    kindNoMethod,
+	http.StatusNotFound:         {kindNoMethod.code, kindNoMethod.reason, http.StatusNotFound, kindNoTask.rpc},
+	http.StatusMethodNotAllowed: kindNoMethod,
 }
 
 // Below reports whether a path is one of HTTP+JSON.
@@ -82,7 +79,7 @@ func Unreached(rejection *wire.Error, written string) (status int, body wire.Obj
 		}
 	}
 	e := rejected(rejection, nil)
-	kind := *cmp.Or(kindsUnreached[rejection.Status()], kindBadRequest)
+	kind := *cmp.Or(kinds[rejection.Status()], kindsUnreached[rejection.Status()], kindBadRequest)
 	kind.status = rejection.Status()
 	e.kind = &kind
 	return kind.status, e.http()

@@ -45,13 +45,9 @@ func (l *Params) readFormat() {
 
 // feedItem is an entry, a job or a request for help as a feed shows it.
 type feedItem struct {
-	ID, Agent, Title, Body string
-	Tags                   []string
-	CreatedAt              int64
-	Hidden                 *page.Hidden
-	NameVerified           bool
-	Status                 string
-	SupersededBy           []client.LaterEntry
+	client.Entry
+
+	Hidden *page.Hidden // with its words
 }
 
 // feed is the data of a feed.

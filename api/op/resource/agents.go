@@ -349,21 +349,9 @@ func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, 
 		return wire.Object{{fieldID.Name, c.Agent}, {fieldDelete.Name, true}}, nil
 	}
 	p, registered, err := view.Profile(c.AgentKey)
-	p.ID = c.Agent
-	given := func(field command.ProfileFields, to *string, value string) {
-		if c.Given&field != 0 {
-			*to = value
-		}
-	}
-	given(command.FieldDescription, &p.Description, c.Description)
-	given(command.FieldEndpoint, &p.Endpoint, c.Endpoint)
-	given(command.FieldNote, &p.Note, c.Note)
-	if c.Given&command.FieldCapabilities != 0 {
-		p.Capabilities = c.Capabilities
-	}
-	if c.Given&command.FieldProtected != 0 {
-		p.Protected = c.Protected
-	}
+	next := state.MergeProfile(c, state.ProfileFields{
+		Description: p.Description, Capabilities: p.Capabilities, Endpoint: p.Endpoint, Note: p.Note, Protected: p.Protected,
+	}, false)
 	if registered {
 		f.noteReceiver()
 	}
@@ -371,11 +359,11 @@ func (f *profileForm) Preview(view *view.View, _ command.Payload) (wire.Object, 
 		f.Notes = append(f.Notes, "The receiver at notify_url was not asked. Without dry_run it has to answer a challenge.")
 	}
 	return wire.Object{
-		{fieldID.Name, p.ID},
-		{fieldDescription.Name, p.Description},
-		{fieldCapabilities.Name, wire.NonNil(p.Capabilities)},
-		{fieldEndpoint.Name, wire.OrNull(p.Endpoint)},
-		{fieldNote.Name, wire.OrNull(p.Note)},
-		{fieldProtected.Name, p.Protected},
+		{fieldID.Name, c.Agent},
+		{fieldDescription.Name, next.Description},
+		{fieldCapabilities.Name, wire.NonNil(next.Capabilities)},
+		{fieldEndpoint.Name, wire.OrNull(next.Endpoint)},
+		{fieldNote.Name, wire.OrNull(next.Note)},
+		{fieldProtected.Name, next.Protected},
 	}, err
 }

@@ -1,6 +1,8 @@
 package resource
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -234,11 +236,12 @@ func (e *entryForm) Answer(c *op.Call, view *view.View, r *command.Result) error
 	if e.publish.Erase && r.Outcome == command.OutcomeDone {
 		e.Notes = append(e.Notes, "The text of "+e.publish.Target+" is erased: it is in no answer any more, and leaves the disks within minutes. Copies that others made stay.")
 	}
+	entry, err := view.AppendEntry(nil, r.Entry)
+	if err != nil {
+		return fmt.Errorf("show entry %d: %w", r.Entry, err)
+	}
 	return write.Answer(c, &e.Form, view, r, &write.Written{
-		Location: "/api/entries/" + state.EntryID(r.Entry), Before: before,
-		Show: func(dst []byte) ([]byte, error) {
-			return view.AppendEntry(append(dst, `"entry":`...), r.Entry)
-		},
+		Location: "/api/entries/" + state.EntryID(r.Entry), Before: before, Shown: wire.Object{{"entry", json.RawMessage(entry)}},
 	})
 }
 

@@ -1,6 +1,10 @@
 package resource
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
@@ -62,15 +66,14 @@ func (h *helpForm) Command() command.Payload {
 
 func (h *helpForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 	const before = "the request that it made"
+	request, errRequest := view.AppendHelp(nil, r.Entry)
+	entry, err := view.AppendEntry(nil, r.Entry)
+	if err = cmp.Or(errRequest, err); err != nil {
+		return fmt.Errorf("show request %d: %w", r.Entry, err)
+	}
 	return write.Answer(c, &h.Form, view, r, &write.Written{
 		Location: "/api/human-requests/" + state.FormatID(state.TypeHelp, r.Entry), Before: before,
-		Show: func(dst []byte) ([]byte, error) {
-			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
-			if err != nil {
-				return nil, err
-			}
-			return view.AppendEntry(append(dst, `,"entry":`...), r.Entry)
-		},
+		Shown: wire.Object{{"request", json.RawMessage(request)}, {"entry", json.RawMessage(entry)}},
 	})
 }
 

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -354,17 +355,17 @@ func (j *jobForm) Answer(c *op.Call, view *view.View, r *command.Result) error {
 			return fmt.Errorf("look at entry %d: %w", r.Entry, err)
 		}
 		job, w.Location = meta.Thread, "/api/entries/"+state.EntryID(r.Entry)
-	}
-	w.Show = func(dst []byte) (_ []byte, err error) {
-		if j.entry != "" {
-			dst = append(append(append(dst, '"'), j.entry...), `":`...)
-			if dst, err = view.AppendEntry(dst, r.Entry); err != nil {
-				return nil, err
-			}
-			dst = append(dst, ',')
+		entry, err := view.AppendEntry(nil, r.Entry)
+		if err != nil {
+			return fmt.Errorf("show entry %d: %w", r.Entry, err)
 		}
-		return view.AppendJob(append(dst, `"job":`...), job)
+		w.Shown = wire.Object{{j.entry, json.RawMessage(entry)}}
 	}
+	shown, err := view.AppendJob(nil, job)
+	if err != nil {
+		return fmt.Errorf("show job %d: %w", job, err)
+	}
+	w.Shown = w.Shown.With("job", json.RawMessage(shown))
 	return write.Answer(c, &j.Form, view, r, &w)
 }
 

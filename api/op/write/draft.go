@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -343,8 +342,8 @@ func answerWrite(c *op.Call, d Draft, r *command.Result) error {
 // Written is the item of a write.
 type Written struct {
 	Location string
-	Before   string                           // describes it in a note if the request_id wrote it before
-	Show     func(dst []byte) ([]byte, error) // appends its members
+	Before   string      // describes it in a note if the request_id wrote it before
+	Shown    wire.Object // its members
 }
 
 // Answer answers a write with its item: 201 if it is new, 200 if its request_id wrote it before.
@@ -368,14 +367,8 @@ func Answer(c *op.Call, f *Form, view *view.View, r *command.Result, w *Written)
 		return err
 	}
 	c.Out.Set(op.HeaderLocation, w.Location)
-	return c.Answer(status, func(dst []byte) ([]byte, error) {
-		dst, err := w.Show(append(wire.AppendJSON(append(dst, `{"notes":`...), wire.NonNil(f.Notes)), ','))
-		if err != nil {
-			return nil, fmt.Errorf("show what %d wrote: %w", r.Entry, err)
-		}
-		dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
-		return append(dst, '}'), nil
-	})
+	answer := append(wire.Object{{"notes", wire.NonNil(f.Notes)}}, w.Shown...)
+	return c.AnswerObject(status, answer.With("duplicate", status == http.StatusOK))
 }
 
 // messageScope keeps the keys made of messageIds apart from request_ids: no scope
