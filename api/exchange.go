@@ -67,21 +67,18 @@ func (x *exchange) fail(err error) { _ = x.refuse(err) }
 // the message protocol that contains it, as clients expect there.
 func (x *exchange) refuse(err error) *wire.Error {
 	e := x.Reject(err)
-	if x.belowA2A() {
+	var path string // empty if the request was not read as far as that
+	if x.Operation != nil {
+		path = x.Operation.Path
+	} else if len(x.rctx.Host()) > 0 {
+		path = string(x.rctx.URI().PathOriginal())
+	}
+	if a2a.Below(path) {
 		status, body := a2a.Unreached(e, string(x.rctx.URI().PathOriginal()))
 		x.Out.Status = status
 		x.Out.SetShared(body.AppendJSON(nil))
 	}
 	return e
-}
-
-// belowA2A reports whether the request is for HTTP+JSON of the message protocol. It is
-// false if the request was not read as far as its path.
-func (x *exchange) belowA2A() bool {
-	if x.Operation != nil {
-		return a2a.Below(x.Operation.Path)
-	}
-	return len(x.rctx.Host()) > 0 && a2a.Below(string(x.rctx.URI().PathOriginal()))
 }
 
 // writeIndex returns the log index of the newest write that the answer reports, or 0.
@@ -111,17 +108,6 @@ type httpInput struct{ x *exchange }
 func (in httpInput) Origin() op.Origin {
 	header := &in.x.rctx.Request.Header
 	return in.x.http.clients.origin(in.x.rctx.RemoteAddr(), header.PeekAll(headerForwardedFor), len(header.Peek(headerForwarded)) > 0)
-}
-
-// watchProxy counts and reports a request whose address is that of a proxy.
-func (x *exchange) watchProxy() {
-	if !x.Origin().Proxied {
-		return
-	}
-	x.http.metrics.proxied.Inc()
-	if x.http.cfg.NoteProxy != nil {
-		x.http.cfg.NoteProxy(peerAddress(x.rctx.RemoteAddr()))
-	}
 }
 
 func (in httpInput) IsHead() bool   { return in.x.rctx.IsHead() }

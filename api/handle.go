@@ -75,7 +75,12 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	case methodLabel(method) == "other":
 		x.fail(s.noRoute(rctx.URI()))
 	default:
-		x.watchProxy()
+		if x.Origin().Proxied { // its address is that of a proxy
+			s.metrics.proxied.Inc()
+			if s.cfg.NoteProxy != nil {
+				s.cfg.NoteProxy(peerAddress(rctx.RemoteAddr()))
+			}
+		}
 		rctx.SetUserValue(exchangeKey{}, x)
 		s.router(rctx)
 	}

@@ -288,7 +288,10 @@ func (c *Client) again(err error, attempt int) (pause time.Duration, again bool)
 	case rejection.Status == http.StatusTooManyRequests, attempt%len(c.urls) == 0:
 		pause = max(pause, rejection.RetryAfter)
 	}
-	return pause, rejection.Retryable || rejection.unanswered()
+	// An answer may leave the outcome open and not be retryable, because a repetition without a
+	// request_id could write twice; with one it is safe.
+	open := rejection.Status == http.StatusBadGateway || rejection.Status == http.StatusGatewayTimeout || rejection.Code == "outcome_unknown"
+	return pause, rejection.Retryable || open
 }
 
 // rest waits for a pause. It returns false at once if the deadline comes first.

@@ -44,12 +44,6 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// unanswered reports whether the answer leaves the outcome open. Retryable may be false then, because a
-// repetition without a request_id could write twice; with one it is safe.
-func (e *Error) unanswered() bool {
-	return e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout || e.Code == "outcome_unknown"
-}
-
 // UnknownError is the error of a write that may or may not have been carried out. The same
 // write with this request_id, sent later, returns the first one if there was one.
 type UnknownError struct {

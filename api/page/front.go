@@ -3,10 +3,6 @@ package page
 import (
 	"html/template"
 	"strconv"
-	"strings"
-
-	"github.com/commons-cluster/commons/api/client"
-	"github.com/commons-cluster/commons/api/wire"
 )
 
 // frontPage is the page at /: conversations, or all entries.
@@ -41,14 +37,6 @@ var threadFilters = []string{"sort", "channel", "unanswered", "thread"}
 // listsEntries reports whether the front page lists all entries.
 func listsEntries(r Request) bool {
 	return given(r, "list") == "entries" || len(without(passed(r, filters), threadFilters...)) > 0
-}
-
-// frontOf is the call of the list on the front page.
-func frontOf(r Request) (string, wire.Invocation) {
-	if listsEntries(r) {
-		return listOf(r, "listEntries")
-	}
-	return listOf(r, "listThreads")
 }
 
 // fillFront is the page at /.
@@ -134,16 +122,4 @@ func (p *builder) wanted() (lists []wanted, err error) {
 		lists = append(lists, list)
 	}
 	return lists, nil
-}
-
-// threadEntry returns the first entry of a conversation, with the beginning of its body.
-func threadEntry(t *client.Thread) *entry {
-	e := &entry{Job: client.Job{Entry: client.Entry{
-		ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
-		CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
-	}}}
-	if e.IsHelp() { // the goal is the title
-		_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
-	}
-	return e
 }

@@ -10,7 +10,13 @@ import (
 
 // Front is the page at /, for browsers.
 var Front = Route{
-	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "front", nav: "latest", fill: fillFront, main: frontOf,
+	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "front", nav: "latest", fill: fillFront,
+	main: func(r Request) (string, wire.Invocation) {
+		if listsEntries(r) {
+			return listOf(r, "listEntries")
+		}
+		return listOf(r, "listThreads")
+	},
 }
 
 // Routes are the other pages.

@@ -168,8 +168,14 @@ func (s *Site) row(raw jsontext.Value, as rowForm, doubt bool) (string, error) {
 		if err := decode(raw, &t); err != nil {
 			return "", err
 		}
-		e := threadEntry(&t)
-		e.Doubt = doubt
+		// The first entry, with the beginning of its body.
+		e := &entry{Doubt: doubt, Job: client.Job{Entry: client.Entry{
+			ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
+			CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
+		}}}
+		if e.IsHelp() { // the goal is the title
+			_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
+		}
 		r := e.row()
 		if r.Replies = "no replies"; t.Replies > 0 {
 			r.Replies = plural(t.Replies, "reply")

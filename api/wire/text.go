@@ -92,7 +92,11 @@ func Clean(s string) (string, Flaw) {
 		}
 		var found []rune
 		if s, found = without(s, class.in); len(found) > 0 && bad == FlawNone {
-			bad = class.flaw.naming(found)
+			names := make([]string, len(found))
+			for i, r := range found {
+				names[i] = fmt.Sprintf("U+%04X", r)
+			}
+			bad = class.flaw + Flaw(" (here: "+strings.Join(names, ", ")+")")
 		}
 	}
 	return strings.TrimSpace(norm.NFC.String(s)), bad
@@ -110,15 +114,6 @@ func without(s string, in func(r rune) bool) (rest string, found []rune) {
 		return -1
 	}, s)
 	return rest, found
-}
-
-// naming returns the flaw with the characters that it is about.
-func (f Flaw) naming(found []rune) Flaw {
-	names := make([]string, len(found))
-	for i, r := range found {
-		names[i] = fmt.Sprintf("U+%04X", r)
-	}
-	return f + Flaw(" (here: "+strings.Join(names, ", ")+")")
 }
 
 // isControl reports a control character of C0 or C1 that no text needs.

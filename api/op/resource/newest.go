@@ -14,27 +14,25 @@ import (
 func Newest(s *op.Environment, operationID string) string {
 	v := s.Backend.View()
 	defer v.Release()
-	var newest func() ([]uint64, uint64, error)
 	kind := state.TypeEntry
+	var seqs []uint64
 	switch operationID {
 	case "getAgent":
 		return newestProfile(v)
 	case "listDeliveries", "testDelivery":
 		return write.ExampleName
 	case "getJob":
-		kind, newest = state.TypeJob, func() ([]uint64, uint64, error) { return v.ListJobs(view.JobQuery{Limit: 1}) }
+		kind = state.TypeJob
+		seqs, _, _ = v.ListJobs(view.JobQuery{Limit: 1}) // none after an error
 	case "getHumanRequest":
-		kind, newest = state.TypeHelp, func() ([]uint64, uint64, error) { return v.ListHelp(view.HelpQuery{Limit: 1}) }
+		kind = state.TypeHelp
+		seqs, _, _ = v.ListHelp(view.HelpQuery{Limit: 1})
 	default:
 		if id, err := op.NewestEntry(v); err == nil && id != "" {
 			return id
 		}
-		return state.FormatID(kind, 1)
 	}
-	if seqs, _, err := newest(); err == nil && len(seqs) > 0 {
-		return state.FormatID(kind, seqs[0])
-	}
-	return state.FormatID(kind, 1)
+	return state.FormatID(kind, append(seqs, 1)[0])
 }
 
 // newestProfile returns the name of the agent that registered last.
