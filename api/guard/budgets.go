@@ -1,12 +1,13 @@
 package guard
 
 import (
-	"hash/maphash"
 	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/commons-cluster/commons/internal/bucket"
 )
 
 const (
@@ -20,42 +21,35 @@ const (
 	// readSeconds and rejectionSeconds are the sizes of a burst, in seconds of the budget.
 	readSeconds      = 30
 	rejectionSeconds = 60
-	// maxBudgets is the maximum number of addresses with a budget of their own, and sharedBudgets
-	// the number of budgets that all others share.
+	// maxBudgets is the maximum number of addresses, and of networks, with a budget of their own, and
+	// sharedBudgets the number of budgets that all others share.
 	maxBudgets    = 1 << 14
 	sharedBudgets = 1 << 10
 	// rejectedBodyBytes of a body count as one more rejection.
 	rejectedBodyBytes = 8 << 10
 )
 
-// Budgets are the budgets of addresses. Past maxBudgets addresses, further ones share some.
+// Budgets are the budgets of addresses and of their networks.
 type Budgets struct {
 	quota  int // in a window; negative means no bound
 	window time.Duration
-	burst  int
 	now    func() time.Time
 
-	mu     sync.Mutex
-	of     map[netip.Prefix]*rate.Limiter
-	shared [sharedBudgets]*rate.Limiter
-	seed   maphash.Seed
-	swept  time.Time
+	mu           sync.Mutex
+	narrow, wide *bucket.Table[netip.Prefix] // by the parts of a Client
 }
 
 func newBudgets(quota int, window time.Duration, burst int, now func() time.Time) *Budgets {
+	limit := rate.Limit(float64(quota) / window.Seconds())
 	return &Budgets{
-		quota: quota, window: window, burst: burst, now: now,
-		of: make(map[netip.Prefix]*rate.Limiter), seed: maphash.MakeSeed(),
+		quota: quota, window: window, now: now,
+		narrow: bucket.New[netip.Prefix](limit, burst, maxBudgets, sharedBudgets, wideShare),
+		wide:   bucket.New[netip.Prefix](limit*wideShare, burst*wideShare, maxBudgets, sharedBudgets, 1),
 	}
 }
 
 // Quota returns the amount that may be used in a window.
 func (b *Budgets) Quota() (amount int, window time.Duration) { return b.quota, b.window }
-
-// limiter returns a budget of a multiple of the quota.
-func (b *Budgets) limiter(times int) *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(float64(times*b.quota)/b.window.Seconds()), times*b.burst)
-}
 
 // Wait returns how long a client has to wait for its budget, or 0.
 func (b *Budgets) Wait(client Client) (wait time.Duration) {
@@ -65,11 +59,11 @@ func (b *Budgets) Wait(client Client) (wait time.Duration) {
 	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.each(client, now, false, func(budget *rate.Limiter) {
+	for _, budget := range b.of(client, now) {
 		if owed := -budget.TokensAt(now); owed > 0 {
 			wait = max(wait, time.Duration(owed/float64(budget.Limit())*float64(time.Second)))
 		}
-	})
+	}
 	return wait
 }
 
@@ -81,58 +75,19 @@ func (b *Budgets) Use(client Client, amount int) {
 	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.each(client, now, true, func(budget *rate.Limiter) {
+	for _, budget := range b.of(client, now) {
 		// Reserving more than the burst fails: it bounds the debt.
 		budget.ReserveN(now, min(amount, budget.Burst()))
-	})
+	}
 }
 
-// each calls f with the budgets of a client, and makes those that are missing.
-func (b *Budgets) each(client Client, now time.Time, create bool, f func(*rate.Limiter)) {
-	if budget := b.find(client.narrow, 1, now, create); budget != nil {
-		f(budget)
-	}
+// of returns the budgets of a client.
+func (b *Budgets) of(client Client, now time.Time) []*rate.Limiter {
+	budgets := []*rate.Limiter{b.narrow.Of(client.narrow, now)}
 	if client.wide.IsValid() {
-		if budget := b.find(client.wide, wideShare, now, create); budget != nil {
-			f(budget)
-		}
+		budgets = append(budgets, b.wide.Of(client.wide, now))
 	}
-}
-
-func (b *Budgets) find(key netip.Prefix, times int, now time.Time, create bool) *rate.Limiter {
-	if budget, is := b.of[key]; is {
-		return budget
-	}
-	if len(b.of) >= maxBudgets && create {
-		b.sweep(now)
-	}
-	if len(b.of) < maxBudgets {
-		if !create {
-			return nil
-		}
-		budget := b.limiter(times)
-		b.of[key] = budget
-		return budget
-	}
-	place := &b.shared[maphash.Comparable(b.seed, key)%sharedBudgets]
-	if *place == nil && create {
-		*place = b.limiter(wideShare)
-	}
-	return *place
-}
-
-// sweep drops the budgets that are full again: a new one would be the same. It runs at
-// most once a second.
-func (b *Budgets) sweep(now time.Time) {
-	if now.Sub(b.swept) < time.Second {
-		return
-	}
-	b.swept = now
-	for key, budget := range b.of {
-		if budget.TokensAt(now) >= float64(budget.Burst()) {
-			delete(b.of, key)
-		}
-	}
+	return budgets
 }
 
 // RejectionOf returns the charge for a rejected write with a body of so many bytes.

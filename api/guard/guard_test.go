@@ -342,7 +342,7 @@ func TestBudgets(t *testing.T) {
 	for i := range 2 * maxBudgets {
 		b.Use(ClientOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 30)
 	}
-	check.Equal(t, len(b.of), maxBudgets, "budgets")
+	check.Equal(t, b.narrow.Len(), maxBudgets, "budgets")
 	off := newBudgets(Unbounded, time.Second, 3, time.Now)
 	off.Use(who, 1000)
 	check.Equal(t, off.Wait(who), 0, "a budget that is turned off bounds")

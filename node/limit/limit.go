@@ -4,21 +4,18 @@
 package limit
 
 import (
-	"hash/maphash"
-	"maps"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/bucket"
 )
 
 const (
-	// MaxBuckets is the most keys with a bucket of their own, in each of the tables. Further
-	// keys share sharedBuckets until idle buckets have been swept. There are many of these,
-	// and clients cannot see which keys share one, so that a client that fills the table
-	// does not shut out all others.
+	// MaxBuckets is the most keys with a bucket of their own, in each of the tables. Further keys
+	// share sharedBuckets.
 	MaxBuckets    = 1 << 16
 	sharedBuckets = 1 << 14
 )
@@ -52,11 +49,15 @@ type Limiter struct {
 
 // buckets holds the buckets of one kind of writes: by keys of established names, by other
 // keys, or without a key.
-type buckets struct{ senders, networks, names table }
+type buckets struct{ senders, networks, names *bucket.Table[string] }
 
 func newBuckets(perMinute float64, burst, networks, names int) buckets {
-	times := func(n int) table { return newTable(perMinute*float64(n), burst*n) }
+	times := func(n int) *bucket.Table[string] { return newTable(perMinute*float64(n), burst*n) }
 	return buckets{times(1), times(networks), times(names)}
+}
+
+func newTable(perMinute float64, burst int) *bucket.Table[string] {
+	return bucket.New[string](rate.Limit(perMinute/60), burst, MaxBuckets, sharedBuckets, 1)
 }
 
 // New returns a limiter with the current limits for each sender and for each agent:
@@ -113,7 +114,7 @@ func (l *Limiter) chargedFor(from command.Sender, standing command.Standing) []p
 	if len(standing.Problems()) > 0 {
 		name = "" // a rejected write is charged to its sender, not to the name
 	}
-	return []place{{&b.senders, from.Fingerprint}, {&b.networks, command.NetworkOf(from.Fingerprint)}, {&b.names, name}}
+	return []place{{b.senders, from.Fingerprint}, {b.networks, command.NetworkOf(from.Fingerprint)}, {b.names, name}}
 }
 
 // Refund gives back what Admit took for a write that had no effect, through
@@ -128,20 +129,20 @@ func (l *Limiter) Refund(from command.Sender, standing command.Standing) {
 	if !l.follow(perMinute, burst) {
 		return
 	}
-	left := []place{{&l.refunds.senders, from.Fingerprint}, {&l.refunds.networks, command.NetworkOf(from.Fingerprint)}}
+	left := []place{{l.refunds.senders, from.Fingerprint}, {l.refunds.networks, command.NetworkOf(from.Fingerprint)}}
 	if take(left, now) > 0 {
 		return
 	}
 	for _, p := range l.chargedFor(from, standing) {
 		if p.key != "" {
-			p.table.bucket(p.key, now).AllowN(now, -1) // a bucket over its burst is cut to it when it is next used
+			p.table.Of(p.key, now).AllowN(now, -1) // a bucket over its burst is cut to it when it is next used
 		}
 	}
 }
 
 // place is the place of a bucket. An empty key has no bucket.
 type place struct {
-	table *table
+	table *bucket.Table[string]
 	key   string
 }
 
@@ -154,7 +155,7 @@ func take(places []place, now time.Time) (wait time.Duration) {
 		if p.key == "" {
 			continue
 		}
-		bucket := p.table.bucket(p.key, now)
+		bucket := p.table.Of(p.key, now)
 		// AllowN, too, ignores a wait of less than a nanosecond.
 		missing := 1 - bucket.TokensAt(now)
 		if wait = time.Duration(missing / float64(bucket.Limit()) * float64(time.Second)); wait > 0 {
@@ -166,54 +167,4 @@ func take(places []place, now time.Time) (wait time.Duration) {
 		bucket.AllowN(now, 1)
 	}
 	return 0
-}
-
-type table struct {
-	limit   rate.Limit
-	burst   int
-	buckets map[string]*rate.Limiter
-	shared  []*rate.Limiter // by hash of the key; nil means a full bucket
-	seed    maphash.Seed
-	swept   time.Time
-}
-
-func newTable(perMinute float64, burst int) table {
-	limit := rate.Limit(perMinute / 60)
-	return table{
-		limit: limit, burst: burst,
-		buckets: make(map[string]*rate.Limiter),
-		shared:  make([]*rate.Limiter, sharedBuckets),
-		seed:    maphash.MakeSeed(),
-	}
-}
-
-// bucket returns the bucket of a key, or the shared bucket of its hash if the table is full.
-func (t *table) bucket(key string, now time.Time) *rate.Limiter {
-	if b, ok := t.buckets[key]; ok {
-		return b
-	}
-	if len(t.buckets) >= MaxBuckets {
-		t.sweep(now)
-	}
-	b := rate.NewLimiter(t.limit, t.burst)
-	if len(t.buckets) < MaxBuckets {
-		t.buckets[key] = b
-		return b
-	}
-	place := &t.shared[maphash.String(t.seed, key)%sharedBuckets]
-	if *place == nil {
-		*place = b
-	}
-	return *place
-}
-
-// sweep removes the buckets that are full again, because a new bucket is the same. It runs
-// at most once in the time that an empty bucket needs to fill.
-func (t *table) sweep(now time.Time) {
-	fill := time.Duration(float64(t.burst) / float64(t.limit) * float64(time.Second))
-	if now.Sub(t.swept) < fill {
-		return
-	}
-	t.swept = now
-	maps.DeleteFunc(t.buckets, func(_ string, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(t.burst) })
 }

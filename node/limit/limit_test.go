@@ -199,7 +199,7 @@ func TestTablesAreBounded(t *testing.T) {
 	for i := range MaxBuckets + 100 {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i)}, command.Standing{})
 	}
-	if n := len(l.other.senders.buckets); n != MaxBuckets {
+	if n := l.other.senders.Len(); n != MaxBuckets {
 		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
 	}
 	// A sender without a bucket of its own has a limit, and does not drain those of all others.
@@ -221,7 +221,7 @@ func TestTablesAreBounded(t *testing.T) {
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}, command.Standing{}); !ok {
 		t.Fatal("a new sender was rejected although every bucket is full again")
 	}
-	check.Equal(t, len(l.other.senders.buckets), 1, "buckets after the sweep")
+	check.Equal(t, l.other.senders.Len(), 1, "buckets after the sweep")
 }
 
 // left returns how many writes the limiter admits now, and takes them.
