@@ -45,21 +45,16 @@ func (f *form) Wrong(field string) string {
 	return ""
 }
 
-// formField is a field that a form may send, and where its text goes.
-type formField struct {
-	name string
-	text *string
-}
-
-// take reads the fields of a form, and returns the document of a write with those that are not empty.
-func take(doc *wire.Document, fields []formField) wire.Document {
-	sent := wire.Document{Flat: true}
-	for _, field := range fields {
-		if *field.text, _ = doc.Get(field.name).(string); *field.text != "" {
-			sent.Fields = append(sent.Fields, wire.Field{Name: field.name, Value: *field.text})
+// take reads the fields of a form that are not empty, and returns the document of a write with them.
+func take(doc *wire.Document, names ...string) (sent wire.Document, texts map[string]string) {
+	sent, texts = wire.Document{Flat: true}, map[string]string{}
+	for _, name := range names {
+		if text, _ := doc.Get(name).(string); text != "" {
+			texts[name] = text
+			sent.Fields = append(sent.Fields, wire.Field{Name: name, Value: text})
 		}
 	}
-	return sent
+	return sent, texts
 }
 
 // foreign reports whether a form came from elsewhere. Every browser sends Origin with a POST; other
@@ -97,7 +92,8 @@ func publish(s *Site, r Request) Reply {
 	}
 	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
 	f.Key, _ = doc.Get("request_id").(string)
-	sent := take(&doc, []formField{{"agent", &f.Agent}, {"channel", &f.Channel}, {"body", &f.Body}, {"reply_to", &f.ReplyTo}})
+	sent, texts := take(&doc, "agent", "channel", "body", "reply_to")
+	f.Agent, f.Channel, f.Body, f.ReplyTo = texts["agent"], texts["channel"], texts["body"], texts["reply_to"]
 	if f.ReplyTo != "" {
 		f.Title = "Your answer"
 	}

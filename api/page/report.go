@@ -18,17 +18,18 @@ var reportReasons = []struct{ Name, Words string }{
 // reportForm is the form with which people report an entry.
 type reportForm struct {
 	form
-	EntryID, Reason, Text string
-	Profile, Channel      string // in place of an entry
-	Reasons               []struct{ Name, Words string }
-	Sent                  bool // another report, just before
+	Given   map[string]string // the texts of its fields
+	Reasons []struct{ Name, Words string }
+	Sent    bool // another report, just before
 }
 
 // fillReport is the form, for the entry that the URL names, if it does.
 func fillReport(p *builder, _ []byte) error {
 	p.frame.Title, p.frame.NoIndex = "Report an entry", true
 	p.frame.Description, p.frame.Canonical = "A form to report an entry to the moderators.", "/report"
-	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Profile: given(p.r, "profile"), Channel: given(p.r, "channel"), Reasons: reportReasons, Sent: given(p.r, "sent") != ""}
+	p.frame.Body = &reportForm{Given: map[string]string{
+		"entry_id": given(p.r, "entry"), "profile": given(p.r, "profile"), "channel": given(p.r, "channel"),
+	}, Reasons: reportReasons, Sent: given(p.r, "sent") != ""}
 	return nil
 }
 
@@ -38,14 +39,11 @@ func sendReport(s *Site, r Request) Reply {
 	if rejection != nil {
 		return s.Failed(r, rejection)
 	}
-	f := &reportForm{Reasons: reportReasons}
-	sent := take(&doc, []formField{
-		{"entry_id", &f.EntryID}, {"profile", &f.Profile}, {"channel", &f.Channel}, {"reason", &f.Reason}, {"text", &f.Text},
-	})
+	sent, texts := take(&doc, "entry_id", "profile", "channel", "reason", "text")
 	done := r.Perform("reportEntry", wire.Invocation{Document: sent})
 	if done.Rejection == nil {
 		return Reply{Status: http.StatusSeeOther, Location: "/report?sent=1"}
 	}
-	f.Error = withoutExample(done.Rejection)
+	f := &reportForm{form: form{Error: withoutExample(done.Rejection)}, Given: texts, Reasons: reportReasons}
 	return s.form(r, "report", "Report an entry", f, done.Rejection)
 }
