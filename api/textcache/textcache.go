@@ -55,10 +55,10 @@ func (c *Cache) Clear() {
 // add keeps a text among the young ones, which become the old ones when they are half
 // of what may be kept.
 func (c *Cache) add(key, text string) {
-	size := len(key) + len(text) + textOverhead
-	if former, ok := c.young[key]; ok {
-		size = len(text) - len(former)
+	if former, again := c.young[key]; again {
+		c.bytes -= len(key) + len(former) + textOverhead
 	}
+	size := len(key) + len(text) + textOverhead
 	if c.bytes+size > c.bound/2 {
 		c.old, c.young, c.bytes = c.young, map[string]string{}, 0
 	}

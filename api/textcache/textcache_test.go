@@ -48,3 +48,16 @@ func TestClear(t *testing.T) {
 		t.Error("nothing is kept afterwards")
 	}
 }
+
+// TestPutAgain holds that a text takes the place of the former one of its key, and its room.
+func TestPutAgain(t *testing.T) {
+	t.Parallel()
+	c := New(4 << 10)
+	for range 1000 {
+		c.Put("k", "old")
+	}
+	c.Put("k", "new")
+	text, _ := c.Get([]byte("k"))
+	check.Equal(t, text, "new", "the text of a key")
+	check.Equal(t, c.bytes, len("k")+len("new")+textOverhead, "bytes that are kept")
+}

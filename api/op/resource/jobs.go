@@ -159,7 +159,11 @@ func readJob(c *op.Call, doc *wire.Document) *jobForm {
 		if j.op == command.OpClaimJob {
 			j.note = j.Text(&fieldJobNote)
 		}
-		j.readJobID()
+		j.jobID = j.ReadID(&fieldJobID, state.TypeJob)
+		if j.jobID.Length == 0 && !j.Problems.Has(fieldJobID.Name) {
+			j.Problems.Add(fieldJobID.Name, "is required: the id of a job, as GET /api/jobs gives it")
+			j.Set(&fieldJobID, "") // a job that the caller has claimed may be meant
+		}
 		if j.op == command.OpFinishJob {
 			j.result = j.Text(&fieldResult)
 		}
@@ -194,14 +198,6 @@ func (j *jobForm) guessAction() {
 		j.Set(&fieldJobID, op.CleanID(id))
 	}
 	j.Unsure(fieldAction.Name)
-}
-
-func (j *jobForm) readJobID() {
-	j.jobID = j.ReadID(&fieldJobID, state.TypeJob)
-	if j.jobID.Length == 0 && !j.Problems.Has(fieldJobID.Name) {
-		j.Problems.Add(fieldJobID.Name, "is required: the id of a job, as GET /api/jobs gives it")
-		j.Set(&fieldJobID, "") // a job that the caller has claimed may be meant
-	}
 }
 
 func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection {

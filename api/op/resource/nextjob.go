@@ -63,7 +63,11 @@ func (j *jobForm) readNext() {
 	f := write.NewForm(&wire.Document{Fields: members}, &nextBody, nil)
 	f.Dry = true // an example may hold placeholders
 	q := &j.next.query
-	q.TagKey = join(f.Labels(&nextFields[0]), text.FoldTag)
+	tags := f.Labels(&nextFields[0])
+	for i := range tags {
+		tags[i] = text.FoldTag(tags[i])
+	}
+	q.TagKey = strings.Join(tags, view.Or)
 	q.Channel = f.Converted(&nextFields[1], f.Read(&nextFields[1]), "channel", text.ChannelName, command.MaxChannel)
 	q.Q = f.Text(&nextFields[2]).Value
 	q.AgentKey = text.Fold(f.Converted(&nextFields[3], f.Read(&nextFields[3]), "poster", text.AgentName, command.MaxName))
@@ -107,17 +111,6 @@ func membersOf(value any) (fields []wire.Field, ok bool) {
 	}
 	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
 	return fields, true
-}
-
-// join makes one value of a query of several.
-func join(values []string, fold func(string) string) (joined string) {
-	for _, value := range values {
-		if joined != "" {
-			joined += view.Or
-		}
-		joined += fold(value)
-	}
-	return joined
 }
 
 // find looks for candidates in the newest view.

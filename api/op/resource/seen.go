@@ -37,12 +37,6 @@ func readSeen(doc *wire.Document) *seenForm {
 	s.ReadName(&write.FieldAgent)
 	s.ReadRequestID()
 	s.ReadKey()
-	s.readIDs()
-	s.End()
-	return s
-}
-
-func (s *seenForm) readIDs() {
 	sent := s.Labels(&fieldSeenIDs)
 	for _, id := range sent {
 		_, seq, ok := state.ParseID(op.CleanID(id))
@@ -56,6 +50,8 @@ func (s *seenForm) readIDs() {
 		s.Problems.Add(fieldSeenIDs.Name, "is required: the ids of up to %d entries, as openItems gives them", command.MaxSeen)
 	}
 	s.Settle(&fieldSeenIDs, true, s.ids)
+	s.End()
+	return s
 }
 
 func (s *seenForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
