@@ -17,8 +17,7 @@ const (
 	// MaxBookEntries bounds the servers in a Book.
 	MaxBookEntries = 256
 
-	bookVersion  = 1
-	maxBookBytes = 1 << 20
+	bookVersion = 1
 )
 
 // Book keeps the last known addresses of servers on disk, so that a restarted node can
@@ -57,13 +56,6 @@ func OpenBook(path string, logger *slog.Logger) *Book {
 }
 
 func readBook(path string) (map[string]bookEntry, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxBookBytes {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", info.Size(), maxBookBytes)
-	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -123,30 +123,23 @@ func (s *connSet) remove(c *conn) {
 
 // closeIf closes the established connections that match and returns how many.
 func (s *connSet) closeIf(match func(*conn) bool) int {
-	s.mu.Lock()
-	var found []*conn
-	for c := range s.conns {
-		if c.peer != "" && match(c) {
-			found = append(found, c)
-		}
-	}
-	s.mu.Unlock()
+	found := s.matching(match)
 	for _, c := range found {
 		_ = c.Close() // it is gone either way
 	}
 	return len(found)
 }
 
-// has reports whether an established connection matches.
-func (s *connSet) has(match func(*conn) bool) bool {
+// matching returns the established connections that match.
+func (s *connSet) matching(match func(*conn) bool) (found []*conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		if c.peer != "" && match(c) {
-			return true
+			found = append(found, c)
 		}
 	}
-	return false
+	return found
 }
 
 func (s *connSet) close() {

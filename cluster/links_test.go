@@ -112,7 +112,7 @@ func TestRemovedSecretLosesItsConnections(t *testing.T) {
 	writeSecrets(t, path, "B")
 	must.Get(rotated.Reload())(t)
 	await.Eventually(t, "the old connection is closed", func() bool {
-		return !a.conns.has(func(c *conn) bool { return c.peer == "b-1" })
+		return len(a.conns.matching(func(c *conn) bool { return c.peer == "b-1" })) == 0
 	})
 	check.Fails(echoOn(held, "x"))(t, "it still works")
 	b.wantNeither(t, "a-1", "another cluster secret")

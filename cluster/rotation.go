@@ -37,7 +37,7 @@ func (t *rotatingTransport) rotate() {
 	t.port.wg.Go(func() {
 		tick := time.NewTicker(drainCheckInterval)
 		defer tick.Stop()
-		for time.Now().Before(lastDial) || t.port.conns.has(func(c *conn) bool { return c.via == old }) {
+		for time.Now().Before(lastDial) || len(t.port.conns.matching(func(c *conn) bool { return c.via == old })) > 0 {
 			old.CloseIdleConnections()
 			select {
 			case <-t.port.stop.Done():

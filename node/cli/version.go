@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,20 +32,14 @@ func (c *versionCommand) Run(std terminal.Streams) error {
 	return terminal.Show(std.Out, c.JSON, v, fmt.Sprintf("commons %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch))
 }
 
-// Version returns the version of this binary: the one set at link time, else
-// the module's, else the revision it was built from, else "devel".
+// Version returns the version of this binary: the one set at link time, else the module's, which
+// the toolchain makes of the revision that it builds, else "devel".
 func Version() string {
-	if version != "" {
-		return version
+	module := ""
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		module = info.Main.Version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return revision(info.Settings)
+	return cmp.Or(version, module, "devel")
 }
 
 // build returns the hash of the program as the name of this build. A version or a revision
@@ -63,23 +58,4 @@ func build() (string, error) {
 		return "", errors.Join(err, program.Close())
 	}
 	return hex.EncodeToString(sum.Sum(nil)), program.Close()
-}
-
-func revision(settings []debug.BuildSetting) string {
-	const shown = 12
-	var rev, dirty string
-	for _, s := range settings {
-		switch s.Key {
-		case "vcs.revision":
-			rev = s.Value[:min(shown, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				dirty = "+dirty"
-			}
-		}
-	}
-	if rev == "" {
-		return "devel"
-	}
-	return "devel-" + rev + dirty
 }

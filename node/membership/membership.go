@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -169,9 +170,7 @@ func (ms *Membership) HandOver(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("handing leadership over: %w", ctx.Err())
 		}
-		select {
-		case <-time.After(Retry):
-		case <-ctx.Done():
+		if !loop.Pause(ctx, Retry) {
 			return fmt.Errorf("handing leadership over: %w", ctx.Err())
 		}
 	}

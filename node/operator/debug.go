@@ -14,6 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -87,10 +88,7 @@ func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 	if err := pprof.StartCPUProfile(&out); err != nil {
 		return nil, err
 	}
-	select {
-	case <-time.After(min(time.Duration(millis)*time.Millisecond, maxProfileTime)):
-	case <-ctx.Done():
-	}
+	loop.Pause(ctx, min(time.Duration(millis)*time.Millisecond, maxProfileTime))
 	pprof.StopCPUProfile()
 	return out.Bytes(), ctx.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const rateInterval = time.Second // the time between the two reports that rates are computed from
@@ -25,9 +26,7 @@ func (c *statusCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(rateInterval):
-	case <-ctx.Done():
+	if !loop.Pause(ctx, rateInterval) {
 		return ctx.Err()
 	}
 	if err := w.look(ctx); err != nil {
