@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func (b *Book) Update(members []Member) error {
 			continue
 		}
 		if _, known := b.entries[m.ServerID]; !known && len(b.entries) >= MaxBookEntries {
-			dropOldest(b.entries, func(e bookEntry) time.Time { return e.Seen })
+			dropOldest(b.entries, func(e bookEntry) int64 { return e.Seen.UnixNano() })
 		}
 		b.entries[m.ServerID] = bookEntry{Cluster: m.ClusterAddr, Gossip: m.GossipAddr, Seen: time.Now().UTC()}
 		changed = true
@@ -129,8 +130,8 @@ func (b *Book) Forget(serverID string) error {
 	return b.write()
 }
 
-func dropOldest[Entry any](entries map[string]Entry, at func(Entry) time.Time) {
-	delete(entries, slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b string) int { return at(entries[a]).Compare(at(entries[b])) }))
+func dropOldest[Entry any](entries map[string]Entry, at func(Entry) int64) {
+	delete(entries, slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b string) int { return cmp.Compare(at(entries[a]), at(entries[b])) }))
 }
 
 func (b *Book) write() error {

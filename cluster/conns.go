@@ -18,11 +18,11 @@ type conn struct {
 	net.Conn
 	set     *connSet
 	inbound bool
-	heard   atomic.Int64 // when bytes last arrived, in nanoseconds since the begin of the set
 
 	// Set under set.mu when the handshake is done.
-	peer      string // server id
-	cluster   string // cluster id of the peer's certificate, empty if it names no cluster
+	peer      string        // server id
+	heard     *atomic.Int64 // of the peer, see connSet
+	cluster   string        // cluster id of the peer's certificate, empty if it names no cluster
 	protocol  string
 	peerKeyID string // secret of the peer's certificate
 	ownKeyID  string // secret of our certificate
@@ -32,7 +32,7 @@ type conn struct {
 // Read notes when the peer was last heard.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 {
+	if n > 0 && c.heard != nil {
 		c.heard.Store(int64(time.Since(c.set.begun)))
 	}
 	return n, err
@@ -49,28 +49,22 @@ type connSet struct {
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
-	heard  map[string]time.Time // when servers were last heard on connections that have ended, by id
+	heard  map[string]*atomic.Int64 // when servers were last heard, in nanoseconds since begun, by id
 	closed bool
 }
 
 func newConnSet() *connSet {
-	return &connSet{begun: time.Now(), conns: make(map[*conn]struct{}), heard: make(map[string]time.Time)}
+	return &connSet{begun: time.Now(), conns: make(map[*conn]struct{}), heard: make(map[string]*atomic.Int64)}
 }
 
 // lastHeard returns when a server was last heard, or the begin of the set.
 func (s *connSet) lastHeard(serverID string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.begun
-	if ended, ok := s.heard[serverID]; ok {
-		last = ended
+	if at := s.heard[serverID]; at != nil {
+		return s.begun.Add(time.Duration(at.Load()))
 	}
-	for c := range s.conns {
-		if at := s.begun.Add(time.Duration(c.heard.Load())); c.peer == serverID && at.After(last) {
-			last = at
-		}
-	}
-	return last
+	return s.begun
 }
 
 // add tracks a raw connection. It returns nil if the set is closed.
@@ -94,6 +88,14 @@ func (s *connSet) establish(c *conn, note func(*conn)) bool {
 		return false
 	}
 	note(c)
+	if c.heard = s.heard[c.peer]; c.heard == nil {
+		if len(s.heard) >= MaxBookEntries {
+			dropOldest(s.heard, func(at *atomic.Int64) int64 { return at.Load() })
+		}
+		c.heard = new(atomic.Int64)
+		s.heard[c.peer] = c.heard
+	}
+	c.heard.Store(int64(time.Since(s.begun)))
 	held := 0
 	for other := range s.conns {
 		if other.inbound && other.peer == c.peer {
@@ -106,19 +108,7 @@ func (s *connSet) establish(c *conn, note func(*conn)) bool {
 func (s *connSet) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.conns[c]; !ok {
-		return
-	}
 	delete(s.conns, c)
-	if c.peer == "" {
-		return
-	}
-	if at := s.begun.Add(time.Duration(c.heard.Load())); at.After(s.heard[c.peer]) {
-		if _, known := s.heard[c.peer]; !known && len(s.heard) >= MaxBookEntries {
-			dropOldest(s.heard, func(at time.Time) time.Time { return at })
-		}
-		s.heard[c.peer] = at
-	}
 }
 
 // closeIf closes the established connections that match and returns how many.

@@ -155,8 +155,8 @@ func TestLastHeard(t *testing.T) {
 		heard("d-1", 0)
 		for i := range 2 * MaxBookEntries {
 			c := set.add(first.Conn, false)
-			c.heard.Store(int64(2*time.Hour) + int64(i))
 			set.establish(c, func(c *conn) { c.peer = fmt.Sprint(i) })
+			c.heard.Store(int64(2*time.Hour) + int64(i))
 			set.remove(c)
 		}
 		check.Equal(t, len(set.heard), MaxBookEntries, "servers remembered")
