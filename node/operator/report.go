@@ -46,15 +46,11 @@ func (o *Operator) report() admin.NodeReport {
 		o.cfg.Logger.Error("what was purged cannot be read", "error", err)
 	}
 	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
-	if warning := o.cfg.Gossip.AddressProblem(); warning != "" {
-		r.Warnings = append(r.Warnings, warning)
+	more := []string{o.cfg.Gossip.AddressProblem(), o.cfg.Health.HouseWarning()}
+	if stats.Leading { // it is of the cluster
+		more = append(more, o.cfg.Health.TimeWarning())
 	}
-	if warning := o.cfg.Health.HouseWarning(); warning != "" {
-		r.Warnings = append(r.Warnings, warning)
-	}
-	if warning := o.cfg.Health.TimeWarning(); warning != "" && stats.Leading { // it is of the cluster
-		r.Warnings = append(r.Warnings, warning)
-	}
+	r.Warnings = append(r.Warnings, slices.DeleteFunc(more, func(warning string) bool { return warning == "" })...)
 	for _, c := range o.cfg.Health.Checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+cmp.Or(c.Operators, c.Detail))
