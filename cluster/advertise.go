@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -64,7 +64,7 @@ func (g *Gossip) bind() (*gossipTransport, net.Addr, error) {
 	for range attempts {
 		var transport *memberlist.NetTransport
 		transport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-			BindAddrs: []string{ips[0].String()}, BindPort: int(port), Logger: log.New(gossipLog{g}, "", 0),
+			BindAddrs: []string{ips[0].String()}, BindPort: int(port), Logger: slog.NewLogLogger(gossipLog{slog.DiscardHandler, g}, slog.LevelInfo),
 		})
 		if err == nil {
 			bound := netip.AddrPortFrom(ips[0], uint16(transport.GetAutoBindPort())) // a port fits
@@ -165,7 +165,7 @@ func (g *Gossip) begin(at netip.AddrPort) error {
 	g.advertise, g.delegate = at, d
 	g.mu.Unlock()
 	conf := memberlist.DefaultLANConfig()
-	conf.Logger = log.New(gossipLog{g}, "", 0)
+	conf.Logger = slog.NewLogLogger(gossipLog{slog.DiscardHandler, g}, slog.LevelInfo)
 	conf.Name = g.cfg.Meta.ServerID
 	conf.Transport = lentTransport{g.transport}
 	conf.AdvertiseAddr, conf.AdvertisePort = at.Addr().String(), int(at.Port())

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -219,7 +221,12 @@ func (s *gossipStream) Close() error {
 
 // gossipLog handles memberlist's log lines. It logs all of them at debug level, and
 // those that operators need as throttled warnings.
-type gossipLog struct{ g *Gossip }
+type gossipLog struct {
+	slog.Handler // its methods that memberlist's lines do not need
+	g            *Gossip
+}
+
+func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // noteworthy are the beginnings of lines that show misconfiguration or strangers.
 // memberlist's other errors are temporary; changes of members are logged from its events.
@@ -240,9 +247,9 @@ var noteworthy = []string{
 // otherKey is part of the error text for a message that is encrypted with an unknown key.
 const otherKey = "no installed keys could decrypt"
 
-// Write takes one line of the form "[LEVEL] memberlist: text".
-func (l gossipLog) Write(line []byte) (int, error) {
-	text := strings.TrimSuffix(string(line), "\n")
+// Handle processes one line of the form "[LEVEL] memberlist: text".
+func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
+	text := record.Message
 	if _, known, found := strings.Cut(text, "memberlist: "); found {
 		text = known
 	}
@@ -257,15 +264,15 @@ func (l gossipLog) Write(line []byte) (int, error) {
 		switch {
 		case !ok:
 		case strings.Contains(text, otherKey):
-			l.g.logger.Warn("rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
+			l.g.logger.WarnContext(ctx, "rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
 				"detail", text, "suppressed", suppressed)
 		default:
-			l.g.logger.Warn("trouble in gossip", "detail", text, "suppressed", suppressed)
+			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
 		}
-		return len(line), nil
+		return nil
 	}
-	l.g.logger.Debug("gossip", "detail", text)
-	return len(line), nil
+	l.g.logger.DebugContext(ctx, "gossip", "detail", text)
+	return nil
 }
 
 // remoteHost finds the "from=host:port" at the end of a line, without the port.
