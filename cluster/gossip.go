@@ -41,7 +41,7 @@ type Gossip struct {
 	members   map[string]Member    // alive, by server id
 	settled   map[string]time.Time // addresses not to be tried again before that time
 	listed    map[string]bool      // the join addresses, as looked up last
-	strangers map[string]stranger  // members of another cluster at join addresses, by address
+	stranger  stranger             // the newest member of another cluster at a join address
 
 	unsubscribe func()
 	stop        context.Context
@@ -67,7 +67,6 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1), moving: make(chan struct{}, 1),
 		meta: cfg.Meta, encoded: encoded,
 		members: map[string]Member{cfg.Meta.ServerID: {Meta: cfg.Meta}}, settled: make(map[string]time.Time),
-		strangers: make(map[string]stranger),
 	}
 	g.stop, g.cancel = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {

@@ -31,20 +31,16 @@ type stranger struct {
 func (g *Gossip) Stranger() (Member, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for addr, s := range g.strangers {
-		if g.listed[addr] && time.Since(s.at) < strangerRounds*g.cfg.RejoinInterval {
-			return s.Member, true
-		}
-	}
-	return Member{}, false
+	s := g.stranger
+	return s.Member, g.listed[s.GossipAddr] && time.Since(s.at) < strangerRounds*g.cfg.RejoinInterval
 }
 
-// noteStranger keeps a member of another cluster if it has a join address.
+// noteStranger keeps the newest member of another cluster that has a join address.
 func (g *Gossip) noteStranger(meta Meta, addr string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.listed[addr] {
-		g.strangers[addr] = stranger{Member{Meta: meta, GossipAddr: addr}, time.Now()}
+		g.stranger = stranger{Member{Meta: meta, GossipAddr: addr}, time.Now()}
 	}
 }
 
@@ -94,7 +90,6 @@ func (g *Gossip) missingTargets() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listed = listed
-	maps.DeleteFunc(g.strangers, func(addr string, _ stranger) bool { return !listed[addr] })
 	for _, m := range g.members {
 		delete(targets, m.GossipAddr)
 	}
