@@ -17,8 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -187,13 +186,9 @@ func TestLargestCycle(t *testing.T) {
 		"bottom": {}, "x": {"y": names}, "y": {"x": names},
 	}
 	cycle := u.largestCycle()
-	if diff := gocmp.Diff([]string{"a", "b", "c"}, cycle); diff != "" {
-		t.Errorf("largest cycle (-want +got):\n%s", diff)
-	}
+	check.Diff(t, cycle, []string{"a", "b", "c"}, "largest cycle")
 	want := "from top to bottom a b c\n1 uses go up:\n    1 uses in c of a: f"
-	if diff := gocmp.Diff(want, u.against(cycle)); diff != "" {
-		t.Errorf("uses against the order (-want +got):\n%s", diff)
-	}
+	check.Diff(t, u.against(cycle), want, "uses against the order")
 }
 
 // TestStructureSizes fails for packages that are too large.

@@ -78,9 +78,7 @@ func TestClientNoticesADeadPeer(t *testing.T) {
 	}
 	check.Err(t, ctx.Err(), nil, "the dead peer was not noticed")
 	stalled.Store(false)
-	if _, err := a.ask("b-1", "hi"); err != nil {
-		t.Errorf("after it came back: %v", err)
-	}
+	check.Err(t, check.Last(a.ask("b-1", "hi")), nil, "after it came back")
 }
 
 func TestRestartedPeerIsReachedAtItsNewAddress(t *testing.T) {

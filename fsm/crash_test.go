@@ -79,9 +79,7 @@ func TestCrashAfterKeeping(t *testing.T) {
 func TestReceivedStateIsMissing(t *testing.T) {
 	dir, _, _ := crashReceived(t)
 	must.Do(t, os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))))
-	if m, err := tryOpenAt(dir); !errors.Is(err, snapshot.ErrBehind) {
-		t.Errorf("opened %v, %v", m, err)
-	}
+	check.Err(t, check.Last(tryOpenAt(dir)), snapshot.ErrBehind, "opened")
 }
 
 // crashReceived makes a directory whose machine crashed when it had received a

@@ -29,9 +29,7 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 	t.Helper()
 	e, err := m.Export()
 	must.Do(t, err)
-	if _, err := m.Export(); !errors.Is(err, snapshot.ErrExporting) {
-		t.Errorf("a second export at the same time: %v", err)
-	}
+	check.Err(t, check.Last(m.Export()), snapshot.ErrExporting, "a second export at the same time")
 	data = must.Get(io.ReadAll(e))(t)
 	check.Equal(t, int64(len(data)), e.Size(), "bytes, as announced,")
 	rows = must.Get(e.RowDigest())(t)

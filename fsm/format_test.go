@@ -36,9 +36,7 @@ func TestFormatOnlyRises(t *testing.T) {
 		check.Equal(t, m.Format(), step.want, "after %d: format", step.set)
 	}
 	closeMachine(t, m)
-	if _, err := tryOpenAt(dir, knows(2)); !errors.Is(err, command.ErrNewerFormat) {
-		t.Errorf("a program that knows format 2 opens format 3: %v", err)
-	}
+	check.Err(t, check.Last(tryOpenAt(dir, knows(2))), command.ErrNewerFormat, "a program that knows format 2 opens format 3")
 	m = openAt(t, dir, knows(3))
 	check.Equal(t, m.Format(), 3, "after a restart: format")
 	closeMachine(t, m)

@@ -85,17 +85,13 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 		copied := t.TempDir()
 		must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
 		must.Do(t, os.RemoveAll(filepath.Join(copied, live)))
-		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrBehind) {
-			t.Errorf("opened with %v", err)
-		}
+		check.Err(t, check.Last(tryOpenAt(copied)), snapshot.ErrBehind, "opened")
 	})
 	t.Run("no CURRENT", func(t *testing.T) {
 		copied := t.TempDir()
 		must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
 		must.Do(t, os.Remove(filepath.Join(copied, currentFile)))
-		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
-			t.Errorf("opened with %v", err)
-		}
+		check.Err(t, check.Last(tryOpenAt(copied)), snapshot.ErrCorrupt, "opened")
 	})
 	t.Run("metadata with a flipped bit", func(t *testing.T) {
 		copied := t.TempDir()
@@ -105,9 +101,7 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 		data := must.Get(os.ReadFile(path))(t)
 		data[len(data)/2] ^= 1
 		must.Do(t, os.WriteFile(path, data, 0o600))
-		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
-			t.Errorf("opened with %v", err)
-		}
+		check.Err(t, check.Last(tryOpenAt(copied)), snapshot.ErrCorrupt, "opened")
 	})
 }
 
@@ -204,9 +198,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		t.Errorf("snapshots %+v, %v", metas, err)
 	}
 	check.Equal(t, len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))), snapshot.Kept, "files")
-	if _, _, err := m.Snapshots().Open("nonsense"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("open of what is not there: %v", err)
-	}
+	check.Err(t, check.Last(m.Snapshots().Open("nonsense")), os.ErrNotExist, "open of what is not there")
 	var open []io.Closer
 	for range snapshot.MaxStreams {
 		_, stream, err := m.Snapshots().Open(metas[0].ID)

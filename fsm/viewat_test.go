@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -71,14 +70,10 @@ func TestViewAt(t *testing.T) {
 	if !seen[early] || !seen[late] || !seen[last] {
 		t.Errorf("views of %v", seen)
 	}
-	if _, err := m.ViewAt(ctx, early); !errors.Is(err, ErrPassed) {
-		t.Errorf("an index that is passed: %v", err)
-	}
+	check.Err(t, check.Last(m.ViewAt(ctx, early)), ErrPassed, "an index that is passed")
 	brief, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	if _, err := m.ViewAt(brief, l.last()+1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an index to come: %v", err)
-	}
+	check.Err(t, check.Last(m.ViewAt(brief, l.last()+1)), context.DeadlineExceeded, "an index to come")
 	check.Equal(t, len(m.captures.open), 0, "somebody still waits")
 }
 
@@ -92,7 +87,5 @@ func TestRowDigestEnds(t *testing.T) {
 	cancel()
 	v := m.View()
 	defer v.Release()
-	if _, err := v.RowDigest(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	check.Err(t, check.Last(v.RowDigest(ctx)), context.Canceled, "error")
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -64,9 +63,7 @@ func TestReadObject(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadObject([]byte(`["x"]`)); !errors.Is(err, ErrNotObject) {
-		t.Errorf("an array: %v, want %v", err, ErrNotObject)
-	}
+	check.Err(t, check.Last(ReadObject([]byte(`["x"]`))), ErrNotObject, "an array")
 }
 
 // TestReadObjectErrors holds the texts that clients are shown: of several mistakes the

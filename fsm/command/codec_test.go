@@ -243,9 +243,7 @@ func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 		t.Errorf("at the leader: %v", err)
 	}
 	data = must.Get(EncodeBatch(Batch{Groups: []Group{g}}))(t)
-	if _, err := DecodeBatch(data); err != nil {
-		t.Errorf("a state machine rejects what it can read: %v", err)
-	}
+	check.Err(t, check.Last(DecodeBatch(data)), nil, "a state machine rejects what it can read")
 }
 
 func TestGroupsAreReadStrictly(t *testing.T) {

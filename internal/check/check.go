@@ -89,6 +89,14 @@ func Fails(results ...any) func(tb TB, format string, args ...any) {
 	}
 }
 
+// Last returns the last result of a call, its error:
+//
+//	check.Err(t, check.Last(os.Stat(path)), fs.ErrNotExist, "look for a missing file")
+func Last(results ...any) error {
+	err, _ := results[len(results)-1].(error)
+	return err
+}
+
 // Empty fails the test unless a list, a map or a text has no elements. The format describes got.
 func Empty(tb TB, got any, format string, args ...any) {
 	tb.Helper()

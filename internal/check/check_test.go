@@ -32,6 +32,8 @@ func TestChecks(t *testing.T) {
 	ErrText(&f, io.ErrUnexpectedEOF, "unexpected", "read")
 	ErrText(&f, io.EOF, "unexpected", "read of %d", 7)
 	ErrText(&f, nil, "EOF", "read")
+	Err(&f, Last(3, io.EOF), io.EOF, "read")
+	Err(&f, Last(3, nil), io.EOF, "read again")
 	Fails(io.EOF)(&f, "read")
 	Fails(3, nil)(&f, "read of %d", 7)
 	Empty(&f, []int(nil), "entries")
@@ -43,6 +45,7 @@ func TestChecks(t *testing.T) {
 	want := []string{
 		"replies to e5: 3, want 4", `body: "a\n", want "a"`, "patience: 1s, want 1m0s", "seqs of ada (-want +got):\n",
 		"close: EOF, want <nil>", "read: <nil>, want EOF", `read of 7: EOF, want "unexpected"`, `read: <nil>, want "EOF"`,
+		"read again: <nil>, want EOF",
 		"read of 7: no error",
 		"entries of ada: [3], want none",
 		`body of e1 without "line": a page`, `body of e1 with "page": a page`,

@@ -67,9 +67,7 @@ func TestStream(t *testing.T) {
 			_ = client.Close()
 			time.AfterFunc(time.Hour, n.Heal)
 			read(t, server, "held", time.Hour)
-			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Errorf("after the end: %v", err)
-			}
+			check.Err(t, check.Last(server.Read(make([]byte, 1))), io.EOF, "after the end")
 		},
 		"the other direction of a cut": func(t *testing.T, n *Net, client, server net.Conn) {
 			t.Helper()
@@ -131,15 +129,9 @@ func TestStream(t *testing.T) {
 		"close": func(t *testing.T, _ *Net, client, server net.Conn) {
 			t.Helper()
 			_ = client.Close()
-			if _, err := client.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("read: %v", err)
-			}
-			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Errorf("read at the other end: %v", err)
-			}
-			if _, err := server.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-				t.Errorf("write at the other end: %v", err)
-			}
+			check.Err(t, check.Last(client.Read(make([]byte, 1))), net.ErrClosed, "read")
+			check.Err(t, check.Last(server.Read(make([]byte, 1))), io.EOF, "read at the other end")
+			check.Err(t, check.Last(server.Write([]byte("x"))), syscall.EPIPE, "write at the other end")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,24 +149,18 @@ func TestDial(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := New(1)
-		if _, err := n.Host(east).DialContext(t.Context(), "tcp", door); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("without a listener: %v", err)
-		}
+		check.Err(t, check.Last(n.Host(east).DialContext(t.Context(), "tcp", door)), syscall.ECONNREFUSED, "without a listener")
 		n.Change(west, east, func(l *Link) { l.Cut = true })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := n.Host(east).DialContext(ctx, "tcp", door); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("over a cut: %v", err)
-		}
+		check.Err(t, check.Last(n.Host(east).DialContext(ctx, "tcp", door)), context.DeadlineExceeded, "over a cut")
 		n.Heal()
 		n.Stop(west)
 		connected(t, n)
 		n.Stop(east)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := n.Host(east).DialContext(ctx, "tcp", door); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("from a stopped host: %v", err)
-		}
+		check.Err(t, check.Last(n.Host(east).DialContext(ctx, "tcp", door)), context.DeadlineExceeded, "from a stopped host")
 	})
 }
 

@@ -48,12 +48,8 @@ func TestSnapshotStreams(t *testing.T) {
 	s.Break()
 	_, after, err := s.Open("s")
 	must.Do(t, err)
-	if _, err := io.ReadAll(before); !errors.Is(err, errBroken) {
-		t.Errorf("one that was broken off: %v", err)
-	}
-	if _, err := io.ReadAll(after); err != nil {
-		t.Errorf("one that was opened since: %v", err)
-	}
+	check.Err(t, check.Last(io.ReadAll(before)), errBroken, "one that was broken off")
+	check.Err(t, check.Last(io.ReadAll(after)), nil, "one that was opened since")
 	if err := errors.Join(before.Close(), after.Close()); err != nil || s.Busy() {
 		t.Errorf("when all are closed: %v, busy %t", err, s.Busy())
 	}

@@ -80,9 +80,7 @@ func TestChecksThatAreNotMade(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 * push.VerificationsPerHour {
-		if a, err := h.verifyHere(ended, q); !errors.Is(err, context.Canceled) {
-			t.Fatalf("while too many are asked: %+v, %v", a, err)
-		}
+		check.Err(t, check.Last(h.verifyHere(ended, q)), context.Canceled, "while too many are asked")
 	}
 	for range maxVerifying {
 		<-h.verifying

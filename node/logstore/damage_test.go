@@ -130,9 +130,7 @@ func TestTornFile(t *testing.T) {
 	used := bytes.LastIndex(data, logs[199].Data) + 3000
 	for _, size := range []int{1, 100, 4096, 8192, 12288, used / 2, used - 4096} {
 		must.Do(t, os.WriteFile(path, data[:size], 0o600))
-		if _, err := readAll(path, logs); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("cut to %d of %d bytes: error %v", size, len(data), err)
-		}
+		check.Err(t, check.Last(readAll(path, logs)), ErrCorrupt, "cut to %d of %d bytes: error", size, len(data))
 	}
 }
 
@@ -146,16 +144,12 @@ func TestMissingFile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "raft.db")
 		write(t, path, entries(1, 20, 3, 100))
 		must.Do(t, lose(path))
-		if s, err := Open(Options{Path: path, Existing: true}); !errors.Is(err, ErrMissing) {
-			t.Errorf("%s: opened %v, error %v", name, s, err)
-		}
+		check.Err(t, check.Last(Open(Options{Path: path, Existing: true})), ErrMissing, "%s: opened", name)
 		// An unfinished file of an earlier attempt does not matter.
 		must.Do(t, os.WriteFile(path+newSuffix, []byte("half a file"), 0o600))
 		s := open(t, Options{Path: path})
 		check.Equal(t, span(t, s), [2]uint64{}, "%s: span of a new log", name)
-		if _, err := os.Stat(path + newSuffix); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %s was left: %v", name, newSuffix, err)
-		}
+		check.Err(t, check.Last(os.Stat(path+newSuffix)), os.ErrNotExist, "%s: %s was left", name, newSuffix)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/limit"
 )
 
@@ -47,9 +49,7 @@ func TestLostClaimsAreRefunded(t *testing.T) {
 					n.sm.claimed["taken"] = true
 				}
 				for range tt.claims {
-					if _, _, err := c.nodes[taker].Propose(context.Background(), tt.from, tt.claim()); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, check.Last(c.nodes[taker].Propose(context.Background(), tt.from, tt.claim())))
 				}
 				left := 0
 				for ok := true; ok; left++ {

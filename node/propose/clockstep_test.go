@@ -269,9 +269,7 @@ func TestNothingIsStampedByOneClock(t *testing.T) {
 		wantStamps(t, n, 0)
 		lifted.Store(true)
 		must.Do(t, n.establish())
-		if _, _, err := c.nodes[1].publish("some text"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, check.Last(c.nodes[1].publish("some text")))
 		wantStamps(t, n, 2)
 	}
 }
@@ -311,9 +309,7 @@ func TestLeadersClockIsSet(t *testing.T) {
 					if elected {
 						c.lead(n.id)
 					}
-					if _, _, err := n.publish("some text"); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, check.Last(n.publish("some text")))
 					if n.sync.stepped() {
 						t.Error("the step was not noticed")
 					}
@@ -335,9 +331,7 @@ func TestLeadersMachineSlept(t *testing.T) {
 	n := c.lead("node-0")
 	c.net.cut("node-1")
 	clock.slept.Store(int64(8 * time.Hour))
-	if _, _, err := n.publish("some text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Last(n.publish("some text")))
 	wantStamps(t, n, 2)
 }
 
@@ -359,8 +353,6 @@ func TestLogShowsAWrongClock(t *testing.T) {
 	n.sync.measured = map[string]measurement{}
 	n.sync.basis.Store(&basis{origin: own.Add(-time.Hour), own: own, majority: true})
 	n.StartLeading(t.Context(), n.CurrentTerm())
-	if _, _, err := n.publish("some text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Last(n.publish("some text")))
 	wantStamps(t, n, 2)
 }

@@ -162,9 +162,7 @@ func TestRetriesAreFree(t *testing.T) {
 		}
 		return arrives
 	})
-	if _, _, err := c.nodes[1].publish("some text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Last(c.nodes[1].publish("some text")))
 	mu.Lock()
 	defer mu.Unlock()
 	check.Equal(t, asked, 1, "questions to the limits")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -113,9 +112,7 @@ func TestForwardedWriteNamesItsTrace(t *testing.T) {
 		}
 	})
 	for _, ctx := range []context.Context{t.Context(), trace.With(t.Context(), parent)} {
-		if _, _, err := c.nodes[1].Propose(ctx, sender, entryOf("some text")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, check.Last(c.nodes[1].Propose(ctx, sender, entryOf("some text"))))
 	}
 	check.Diff(t, got, []string{string(parent)}, "the leader is told")
 }
@@ -157,9 +154,7 @@ func TestRevokedBodyIsNeverRead(t *testing.T) {
 			t.Error("an untouched body cannot be revoked")
 		}
 	}
-	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, errRevoked) {
-		t.Errorf("read after revoke: %v", err)
-	}
+	check.Err(t, check.Last(b.Read(make([]byte, 1))), errRevoked, "read after revoke")
 	read := &onceBody{data: strings.NewReader("x")}
 	must.Get(read.Read(make([]byte, 1)))(t)
 	if read.revoke() {

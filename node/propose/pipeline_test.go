@@ -173,9 +173,7 @@ func TestNoLeader(t *testing.T) {
 	}
 	n.timing.propose = 5 * time.Second
 	c.lead("node-0")
-	if _, _, err := n.publish("next text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Last(n.publish("next text")))
 	check.Equal(t, n.sm.count("lost text"), 0, "a write that was not enqueued showed up")
 }
 

@@ -2,7 +2,6 @@ package propose
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -69,9 +68,7 @@ func TestNewestCommand(t *testing.T) {
 			t.Errorf("applied %d, committed %d: %d (%v), want %d", tt.applied, tt.commit, got, err, tt.want)
 		}
 	}
-	if _, err := newestCommand(log, 5, 6); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("an entry that is not there: %v", err)
-	}
+	check.Err(t, check.Last(newestCommand(log, 5, 6)), raft.ErrLogNotFound, "an entry that is not there")
 }
 
 func TestReadIndexWaitsForTheFirstCommandOfTheTerm(t *testing.T) {
@@ -122,9 +119,7 @@ func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
 		old := c.lead("node-0")
 		old.set(func(n *fakeNode) { n.held, n.blind = true, blind })
 		c.lead("node-1", "node-0")
-		if _, _, err := c.nodes[2].publish("newer text"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, check.Last(c.nodes[2].publish("newer text")))
 		old.timing.readIndex = 50 * time.Millisecond
 		index, err := old.ReadIndex(context.Background())
 		if err == nil {
@@ -140,9 +135,7 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 	leader := c.lead("node-0")
 	leader.timing.readIndex = 50 * time.Millisecond
 	c.net.cut("node-1")
-	if _, err := leader.ReadIndex(context.Background()); err != nil {
-		t.Errorf("one of three is away: %v", err)
-	}
+	check.Err(t, check.Last(leader.ReadIndex(context.Background())), nil, "one of three is away")
 	c.net.decide(func(string, string, *http.Request) fate { return rejected })
 	_, err := leader.ReadIndex(context.Background())
 	wantCode(t, err, command.CodeNoLeader)
@@ -279,9 +272,7 @@ func TestRoundsLetAskersGo(t *testing.T) {
 	}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := r.ask(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
+	check.Err(t, check.Last(r.ask(ctx)), context.DeadlineExceeded, "error")
 }
 
 func TestConcurrentStrongReads(t *testing.T) {

@@ -123,9 +123,7 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 	leader := c.lead("node-0")
 	n := c.nodes[1]
 	for range 5 {
-		if _, _, err := n.publish("some text"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, check.Last(n.publish("some text")))
 	}
 	leader.sm.mu.Lock()
 	floors := leader.sm.floors[1:]

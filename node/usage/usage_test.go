@@ -219,9 +219,7 @@ func TestFoldIsGivenUp(t *testing.T) {
 	u.folding <- struct{}{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := u.fold(ended, noon, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("behind another fold: %v", err)
-	}
+	check.Err(t, check.Last(u.fold(ended, noon, nil)), context.Canceled, "behind another fold")
 }
 
 // TestNoFoldOnFullDisks holds that counts wait while the disks are full.

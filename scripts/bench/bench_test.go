@@ -137,9 +137,8 @@ func TestWriteSendsUniqueBodiesOverKeptConnections(t *testing.T) {
 	if report.Statuses["201"] == 0 || report.Statuses["201"] > sent || sent > report.Statuses["201"]+4 {
 		t.Errorf("reported %v, the servers saw %d", report.Statuses, sent)
 	}
-	if report.Errors != 0 || report.Latency["write"].Requests != report.Requests {
-		t.Errorf("report %+v", report)
-	}
+	check.Equal(t, report.Errors, 0, "report %+v: errors", report)
+	check.Equal(t, report.Latency["write"].Requests, report.Requests, "report %+v: requests", report)
 }
 
 func TestModes(t *testing.T) {

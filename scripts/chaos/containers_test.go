@@ -85,9 +85,7 @@ func TestNothingSecretStays(t *testing.T) {
 	b := &bench{run: harness.NewRun(t.Context(), "", t.TempDir()), containers: &containers{}}
 	must.Do(t, os.WriteFile(b.secret(), nil, 0o600))
 	b.close()
-	if _, err := os.Stat(b.secret()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the copy of the secret stays: %v", err)
-	}
+	check.Err(t, check.Last(os.Stat(b.secret())), os.ErrNotExist, "the copy of the secret stays")
 }
 
 // TestCtrlCIsNotForTheEngine: its commands are in a process group of their own.

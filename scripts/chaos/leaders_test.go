@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
 
@@ -63,9 +64,7 @@ func TestLiving(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := report{plan: plan, calls: tc.calls}
-			if v := r.living(); len(v.Findings) != tc.findings {
-				t.Errorf("findings: %+v, want %d", v.Findings, tc.findings)
-			}
+			check.Equal(t, len(r.living().Findings), tc.findings, "findings")
 		})
 	}
 }

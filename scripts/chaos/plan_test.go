@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"reflect"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -29,8 +29,6 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		}
 	}
 	for _, name := range []string{laterVersion, "two of five killed"} {
-		if _, err := (options{voters: voters}).forScenario(name); !errors.Is(err, errSkipped) {
-			t.Errorf("%s without what it takes: %v", name, err)
-		}
+		check.Err(t, check.Last((options{voters: voters}).forScenario(name)), errSkipped, "%s without what it takes", name)
 	}
 }

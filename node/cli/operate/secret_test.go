@@ -2,7 +2,6 @@ package operate_test
 
 import (
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,9 +62,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		check.Equal(t, code, tc.code, "snapshot %v: exit code", tc.args)
 		check.Contains(t, out+stderr, tc.want, "snapshot %v: output", tc.args)
 	}
-	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what was rejected left a data directory: %v", err)
-	}
+	check.Err(t, check.Last(os.Stat(missing)), fs.ErrNotExist, "what was rejected left a data directory")
 	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r", "--accept-purged-since", longAgo)
 	if code != cli.ExitOK || !strings.Contains(out, "restored and verified: 1 entry up") || strings.Contains(out, "data key is new") {
 		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)

@@ -31,9 +31,8 @@ func TestOutcomes(t *testing.T) {
 	} {
 		c := Call{Kind: Publish}
 		c.read(tc.status, tc.answer)
-		if c.Outcome != tc.want || c.ID != tc.id {
-			t.Errorf("%d %v: %s %q, want %s %q", tc.status, tc.answer, c.Outcome, c.ID, tc.want, tc.id)
-		}
+		check.Equal(t, c.Outcome, tc.want, "%d %v: outcome", tc.status, tc.answer)
+		check.Equal(t, c.ID, tc.id, "%d %v: id", tc.status, tc.answer)
 	}
 }
 
