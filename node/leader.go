@@ -141,7 +141,7 @@ func (n *Node) proposeDue(ctx context.Context, every time.Duration, problem stri
 				err = n.proposeAsLeader(ctx, due)
 			}
 			if err != nil && ctx.Err() == nil {
-				n.logger.WarnContext(ctx, problem, "error", err)
+				n.logger.WarnContext(ctx, problem, "error", err) //nolint:sloglint // a constant of the caller
 			}
 			if err != nil || due == nil || !loop.Pause(ctx, duePause) {
 				return
