@@ -36,7 +36,7 @@ func (s *store) openIndex(lastSeq uint64) error {
 		if err != nil {
 			return err
 		}
-		t, err := original.Texts()
+		t, err := original.Outline.Texts()
 		if err != nil {
 			return err
 		}

@@ -104,15 +104,7 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 	tx.Hidden++
 	tx.setNumber(state.KeyHidden, tx.Hidden)
 	tx.set(state.SeqKey(state.SpaceHidden, e.Seq), state.Encode(&h))
-	tx.putStub(e, reason, false)
-}
-
-// putStub replaces the row of an entry by its stub.
-func (tx *Txn) putStub(e *state.EntryRow, reason string, erased bool) {
-	if parent, ok := tx.Entry(e.Parent); ok {
-		e.ParentType = parent.Type
-	}
-	tx.recastEntry(e.Seq, e.Stub(tx.now, reason, erased))
+	tx.recastEntry(e.Seq, e.Stub(tx.now, reason, false))
 }
 
 // original returns the hidden entry of a row of SpaceHidden, with its texts.
@@ -124,7 +116,7 @@ func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (state.EntryRow, state
 }
 
 func (tx *Txn) texts(e *state.EntryRow) state.EntryTexts {
-	texts, err := e.Texts()
+	texts, err := e.Outline.Texts()
 	tx.Must(err)
 	return texts
 }

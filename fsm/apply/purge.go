@@ -108,7 +108,7 @@ func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
 	tx.eraseReportsOf(state.ReportSubject{Entry: seq})
 	was.Inbox = nil
-	tx.putStub(&was, reason, true)
+	tx.recastEntry(was.Seq, was.Stub(tx.now, reason, true))
 }
 
 // An entry older than the retention is swept: it is hidden and its content

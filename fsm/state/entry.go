@@ -3,7 +3,7 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,20 +33,21 @@ type Meta struct {
 // EntryRow is an entry as it is stored: a head for the state machine and the
 // JSON that readers get.
 //
-//	version1 jsonOffset4 kind1 relation1 flags1 CreatedAt parent thread
-//	previous agentKey channel inbox... json
+//	version1 jsonOffset4 kind1 relation1 flags1 parentType1 places6*4 CreatedAt
+//	parent thread previous agentKey channel inbox... json
 //
 // Numbers are uvarints, texts are preceded by their length. The JSON is the
 // entry without its derived fields and without the closing brace, so that
-// reading an entry is copying these bytes and adding what came later.
+// reading an entry is copying these bytes and adding what came later. The places
+// are those of some of its values, so that nobody has to look for them.
 type EntryRow struct {
 	Meta
 	Strength   command.Strength // of the proof of its author's name
 	Question   bool             // a message that asks something, but no job and no request for help
-	ParentType EntryType        // of the entry that this one relates to; else known of a job alone
+	ParentType EntryType        // of the entry that this one relates to, or 0
 	LooksLike  string           // the registered name that its author's looks like; set while it is filed
 	Inbox      []string         // whose inbox the entry is in
-	JSON       []byte
+	Outline    Outline          // of a row that was read
 }
 
 // The version of an entry's row, and its flags.
@@ -59,26 +60,117 @@ const (
 	flagHelp     = 1 << 3 // the entry is a request for human help
 	flagQuestion = 1 << 4 // the entry is a message that asks something
 	flagKey      = 1 << 5 // the name is proven by key
-	FlagHidden   = 1 << 6 // the row is a stub
-	FlagOnJob    = 1 << 7 // the entry relates to a job
+	flagHidden   = 1 << 6 // the row is a stub
 
-	EntryRowFixed    = 1 + 4 + 3         // length of the fixed part of a row's head
-	EntryRowFlags    = EntryRowFixed - 1 // place of the flags
-	EntryRowRelation = EntryRowFlags - 1 // place of the relation
+	entryRowPlaces = 1 + 4 + 4                        // where the places are in a row
+	entryRowFixed  = entryRowPlaces + 4*len(Places{}) // length of the fixed part of its head
 )
+
+// Part is a value in the JSON of an entry.
+type Part int
+
+// The parts, in their order.
+const (
+	PartChannel Part = iota
+	PartAgent
+	PartTitle
+	PartBody
+	PartTags
+	parts
+)
+
+// partNames are the names of the parts in the JSON.
+var partNames = [parts]string{`,"channel":`, `,"agent":`, `,"title":`, `,"body":`, `,"tags":`}
+
+// Places are where the first part's name begins in the JSON of an entry, and where each part ends.
+type Places [parts + 1]uint32
+
+// Outline is what can be said of an entry without reading its texts.
+type Outline struct {
+	Kind       command.Kind
+	Relation   command.Relation
+	Type       EntryType
+	Parent     uint64    // the entry this one relates to, or 0
+	ParentType EntryType // of that entry, or 0
+	Hidden     bool
+	CreatedAt  int64  // milliseconds since the epoch
+	JSON       []byte // shares memory with the row
+	flags      byte
+	places     Places
+	rest       []byte // of the head
+}
+
+// OutlineOf reads the outline of a row.
+func OutlineOf(row []byte) (o Outline, err error) {
+	corrupt := fmt.Errorf("%w: entry row", ErrCorrupt)
+	if len(row) < entryRowFixed || row[0] != entryRowVersion {
+		return o, corrupt
+	}
+	offset := binary.LittleEndian.Uint32(row[1:])
+	if offset < uint32(entryRowFixed) || uint64(offset) > uint64(len(row)) {
+		return o, corrupt
+	}
+	o.JSON = row[offset:]
+	o.Kind, o.Relation, o.flags, o.ParentType = command.Kind(row[5]), command.Relation(row[6]), row[7], EntryType(row[8])
+	o.Hidden, o.Type = o.flags&flagHidden != 0, TypeEntry
+	switch {
+	case o.flags&flagJob != 0:
+		o.Type = TypeJob
+	case o.flags&flagHelp != 0:
+		o.Type = TypeHelp
+	}
+	for i := range o.places {
+		o.places[i] = binary.LittleEndian.Uint32(row[entryRowPlaces+4*i:])
+		if i > 0 && uint64(o.places[i]) < uint64(o.places[i-1])+uint64(len(partNames[i-1])) {
+			return o, corrupt
+		}
+	}
+	r := RowReader{Rest: row[entryRowFixed:offset]}
+	o.CreatedAt, o.Parent = int64(r.Uint()), r.Uint()
+	if o.rest = r.Rest; r.Bad || uint64(o.places[parts]) > uint64(len(o.JSON)) {
+		return o, corrupt
+	}
+	return o, nil
+}
+
+// Part returns the JSON of a part.
+func (o *Outline) Part(p Part) []byte {
+	return o.JSON[int(o.places[p])+len(partNames[p]) : o.places[p+1]]
+}
+
+// Text returns a part that is a text. Go has all escapes of JSON that AppendString makes.
+func (o *Outline) Text(p Part) (string, error) { return strconv.Unquote(string(o.Part(p))) }
+
+// ReplacePart returns a copy of a row with another value of a part, encoded as JSON. The head, which
+// has the name of the channel, too, stays as it is.
+func ReplacePart(row []byte, p Part, value []byte) ([]byte, error) {
+	o, err := OutlineOf(row)
+	if err != nil {
+		return nil, err
+	}
+	old := o.Part(p)
+	end := len(row) - len(o.JSON) + int(o.places[p+1])
+	row = slices.Concat(row[:end-len(old)], value, row[end:])
+	for i := p + 1; i <= parts; i++ {
+		binary.LittleEndian.PutUint32(row[entryRowPlaces+4*i:], o.places[i]+uint32(len(value))-uint32(len(old)))
+	}
+	return row, nil
+}
 
 // Append adds the row's bytes to dst, given the JSON's source.
 func (e *EntryRow) Append(dst []byte, p *command.Publish) []byte {
-	return e.appendJSON(e.appendHead(dst), p)
+	start := len(dst)
+	return e.appendJSON(e.appendHead(dst), start, p)
 }
 
 // appendHead adds what is before the JSON.
 func (e *EntryRow) appendHead(dst []byte) []byte {
 	start := len(dst)
-	flags := Bit(e.House, flagHouse) | Bit(e.Question, flagQuestion) | Bit(e.Hidden, FlagHidden) |
+	flags := Bit(e.House, flagHouse) | Bit(e.Question, flagQuestion) | Bit(e.Hidden, flagHidden) |
 		Bit(e.Strength == command.ByAddress, flagAddress) | Bit(e.Strength == command.ByKey, flagKey) |
-		Bit(e.Type == TypeJob, flagJob) | Bit(e.Type == TypeHelp, flagHelp) | Bit(e.ParentType == TypeJob, FlagOnJob)
-	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags)
+		Bit(e.Type == TypeJob, flagJob) | Bit(e.Type == TypeHelp, flagHelp)
+	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags, byte(e.ParentType))
+	dst = append(dst, make([]byte, 4*len(Places{}))...)
 	dst = AppendUints(dst, uint64(e.CreatedAt), e.Parent, e.Thread, e.Previous)
 	dst = AppendBlob(AppendBlob(dst, e.AgentKey), e.Channel)
 	dst = binary.AppendUvarint(dst, uint64(len(e.Inbox)))
@@ -89,15 +181,22 @@ func (e *EntryRow) appendHead(dst []byte) []byte {
 	return dst
 }
 
-// appendJSON writes the fields that never change, in the interface's order.
-func (e *EntryRow) appendJSON(dst []byte, p *command.Publish) []byte {
+// appendJSON writes the fields that never change, in the interface's order, and the places of the
+// parts into the head of the row that begins at start.
+func (e *EntryRow) appendJSON(dst []byte, start int, p *command.Publish) []byte {
+	text := len(dst)
 	dst = AppendID(append(dst, `{"id":"`...), e.Type, e.Seq)
 	dst = AppendString(append(dst, `","kind":`...), e.Kind.String())
-	dst = AppendString(append(dst, `,"channel":`...), e.Channel)
-	dst = AppendString(append(dst, `,"agent":`...), p.Agent)
-	dst = AppendString(append(dst, `,"title":`...), p.Title)
-	dst = AppendString(append(dst, `,"body":`...), p.Body)
-	dst = appendStrings(append(dst, `,"tags":`...), p.Tags)
+	binary.LittleEndian.PutUint32(dst[start+entryRowPlaces:], uint32(len(dst)-text))
+	for part, name := range partNames {
+		dst = append(dst, name...)
+		if part := Part(part); part == PartTags {
+			dst = appendStrings(dst, p.Tags)
+		} else {
+			dst = AppendString(dst, [...]string{e.Channel, p.Agent, p.Title, p.Body}[part])
+		}
+		binary.LittleEndian.PutUint32(dst[start+entryRowPlaces+4*(part+1):], uint32(len(dst)-text))
+	}
 	dst = AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
 	if e.Relation == command.RelationNone {
 		dst = append(dst, `,"supersedes":null,"relation":null`...)
@@ -113,41 +212,24 @@ func (e *EntryRow) appendJSON(dst []byte, p *command.Publish) []byte {
 	return dst
 }
 
-// EntryJSON returns the JSON part of a row.
-func EntryJSON(row []byte) ([]byte, error) {
-	if len(row) < EntryRowFixed || row[0] != entryRowVersion {
-		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
-	}
-	offset := binary.LittleEndian.Uint32(row[1:])
-	if offset < EntryRowFixed || uint64(offset) > uint64(len(row)) {
-		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
-	}
-	return row[offset:], nil
-}
-
-// DecodeEntryRow reads a row. The result shares no memory with it but json.
+// DecodeEntryRow reads a row. The result shares memory with it in its outline only.
 func DecodeEntryRow(seq uint64, row []byte) (EntryRow, error) {
-	text, err := EntryJSON(row)
+	o, err := OutlineOf(row)
 	if err != nil {
 		return EntryRow{}, err
 	}
-	e := EntryRow{JSON: text}
-	e.Seq = seq
-	e.Kind, e.Relation = command.Kind(row[5]), command.Relation(row[6])
-	flags := row[EntryRowFlags]
-	e.Type, e.House, e.Question, e.Hidden = TypeOfFlags(flags), flags&flagHouse != 0, flags&flagQuestion != 0, flags&FlagHidden != 0
+	e := EntryRow{ParentType: o.ParentType, Question: o.flags&flagQuestion != 0, Outline: o, Meta: Meta{
+		Seq: seq, CreatedAt: o.CreatedAt, Kind: o.Kind, Type: o.Type, Relation: o.Relation, Parent: o.Parent,
+		House: o.flags&flagHouse != 0, Hidden: o.Hidden,
+	}}
 	switch {
-	case flags&flagKey != 0:
+	case o.flags&flagKey != 0:
 		e.Strength = command.ByKey
-	case flags&flagAddress != 0:
+	case o.flags&flagAddress != 0:
 		e.Strength = command.ByAddress
 	}
-	if flags&FlagOnJob != 0 {
-		e.ParentType = TypeJob
-	}
-	r := RowReader{Rest: row[EntryRowFixed : len(row)-len(text)]}
-	e.CreatedAt, e.Parent, e.Thread, e.Previous = int64(r.Uint()), r.Uint(), r.Uint(), r.Uint()
-	e.AgentKey, e.Channel = r.Text(), r.Text()
+	r := RowReader{Rest: o.rest}
+	e.Thread, e.Previous, e.AgentKey, e.Channel = r.Uint(), r.Uint(), r.Text(), r.Text()
 	for n := r.Uint(); n > 0 && !r.Bad; n-- {
 		e.Inbox = append(e.Inbox, r.Text())
 	}
@@ -157,33 +239,8 @@ func DecodeEntryRow(seq uint64, row []byte) (EntryRow, error) {
 	return e, nil
 }
 
-// CreatedAtOf returns when the entry of a row was created.
-func CreatedAtOf(row []byte) (int64, error) {
-	text, err := EntryJSON(row)
-	if err != nil {
-		return 0, err
-	}
-	r := RowReader{Rest: row[EntryRowFixed : len(row)-len(text)]}
-	at := r.Uint()
-	if r.Bad {
-		return 0, fmt.Errorf("%w: entry row", ErrCorrupt)
-	}
-	return int64(at), nil
-}
-
 // Verified reports whether the author's name is proven.
 func (e *EntryRow) Verified() bool { return e.Strength > command.Unproven }
-
-// TypeOfFlags returns the type of an entry's id.
-func TypeOfFlags(flags byte) EntryType {
-	switch {
-	case flags&flagJob != 0:
-		return TypeJob
-	case flags&flagHelp != 0:
-		return TypeHelp
-	}
-	return TypeEntry
-}
 
 // Waits reports whether the entry waits for an answer until it gets one.
 func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
@@ -199,20 +256,32 @@ func (e *EntryRow) Answers(target *EntryRow) bool {
 
 // EntryTexts are the texts of an entry that are searched, and the name of its author.
 type EntryTexts struct {
-	Agent string   `json:"agent"`
-	Title string   `json:"title"`
-	Body  string   `json:"body"`
-	Tags  []string `json:"tags"`
+	Agent, Title, Body string
+	Tags               []string
 }
 
-// Texts reads the searched texts back from the JSON.
-func (e *EntryRow) Texts() (EntryTexts, error) {
-	var t EntryTexts
-	whole := append(append(make([]byte, 0, len(e.JSON)+1), e.JSON...), '}')
-	if err := json.Unmarshal(whole, &t); err != nil {
-		return EntryTexts{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+// Texts reads the searched texts back.
+func (o *Outline) Texts() (t EntryTexts, err error) {
+	var errs [4]error
+	t.Agent, errs[0] = o.Text(PartAgent)
+	t.Title, errs[1] = o.Text(PartTitle)
+	t.Body, errs[2] = o.Text(PartBody)
+	t.Tags, errs[3] = o.tags()
+	if err := errors.Join(errs[:]...); err != nil {
+		return EntryTexts{}, fmt.Errorf("%w: texts of an entry: %w", ErrCorrupt, err)
 	}
 	return t, nil
+}
+
+func (o *Outline) tags() (tags []string, err error) {
+	for rest := string(o.Part(PartTags)); err == nil && rest != "[]" && rest != "]"; {
+		var tag, quoted string
+		if quoted, err = strconv.QuotedPrefix(rest[1:]); err == nil { // behind a bracket or a comma
+			tag, err = strconv.Unquote(quoted)
+			tags, rest = append(tags, tag), rest[1+len(quoted):]
+		}
+	}
+	return tags, err
 }
 
 // Stub returns the row of a hidden entry: its head, and JSON without the author's texts.
@@ -221,7 +290,7 @@ func (e *EntryRow) Stub(at int64, reason string, purged bool) []byte {
 	hidden.Hidden = true
 	row := hidden.appendHead(nil)
 	hidden.Strength, hidden.House = command.Unproven, false
-	return appendHiddenMark(hidden.appendJSON(row, &command.Publish{}), at, reason, purged)
+	return appendHiddenMark(hidden.appendJSON(row, 0, &command.Publish{}), at, reason, purged)
 }
 
 // appendHiddenMark appends when something was hidden, and why, and whether for good.

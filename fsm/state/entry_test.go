@@ -1,13 +1,51 @@
 package state
 
 import (
+	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
+
+// TestParts: an entry's texts are read back from its row as they were, and so are those of a row
+// with another value of a part.
+func TestParts(t *testing.T) {
+	text := rapid.StringOf(rapid.RuneFrom([]rune("a\\\"é\n\t\x01\x7f<,]\u2028\U0001F600")))
+	rapid.Check(t, func(t *rapid.T) {
+		p := &command.Publish{
+			Agent: text.Draw(t, "agent"), Title: text.Draw(t, "title"), Body: text.Draw(t, "body"),
+			Tags: rapid.SliceOfN(text, 0, 3).Draw(t, "tags"),
+		}
+		e := EntryRow{ParentType: TypeHelp, Meta: Meta{
+			Seq: 9, Type: TypeJob, Kind: command.KindMessage, Relation: command.RelationReply, Parent: 3, CreatedAt: 5, Channel: "general",
+		}}
+		row := e.Append(nil, p)
+		read := func(want *command.Publish) {
+			o, err := OutlineOf(row)
+			must.Do(t, err)
+			got, err := o.Texts()
+			must.Do(t, err)
+			check.Diff(t, got, EntryTexts{want.Agent, want.Title, want.Body, append([]string(nil), want.Tags...)}, "the texts")
+			check.Equal(t, string(o.Part(PartChannel)), `"general"`, "the channel")
+			check.Diff(t, []any{o.Type, o.ParentType, o.Parent, o.CreatedAt, o.Relation}, []any{TypeJob, TypeHelp, uint64(3), int64(5), command.RelationReply}, "the outline")
+			if !json.Valid(append(slices.Clone(o.JSON), '}')) {
+				t.Fatalf("no JSON: %s", o.JSON)
+			}
+		}
+		read(p)
+		p.Title = text.Draw(t, "other title")
+		var err error
+		row, err = ReplacePart(row, PartTitle, AppendString(nil, p.Title))
+		must.Do(t, err)
+		read(p)
+	})
+}
 
 func TestEntryID(t *testing.T) {
 	tests := map[uint64]string{1: "e1", 31: "ez", 32: "e10", 1023: "ezz", 1 << 20: "e10000", math.MaxUint64: "efzzzzzzzzzzzz"}

@@ -45,7 +45,12 @@ func FuzzRows(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x000000")) // an entry whose JSON begins in its head
 	f.Fuzz(func(t *testing.T, row []byte) {
 		if e, err := DecodeEntryRow(1, row); err == nil {
-			_, _ = e.Texts() // the JSON is looked at when it is needed
+			_, _ = e.Outline.Texts() // the JSON is looked at when it is needed
+			for p := range parts {
+				if _, err := ReplacePart(row, p, []byte(`"new"`)); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		decoded[HiddenEntry](t, "hidden row", row)
 		decoded[Report](t, "report", row)

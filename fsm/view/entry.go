@@ -19,11 +19,9 @@ func (v *View) Resolve(id string) (seq uint64, ok bool) {
 		return 0, false
 	}
 	err := v.row(seq, func(row []byte) error {
-		if _, err := state.EntryJSON(row); err != nil {
-			return err
-		}
-		ok = state.TypeOfFlags(row[state.EntryRowFlags]) == entryType
-		return nil
+		o, err := state.OutlineOf(row)
+		ok = o.Type == entryType
+		return err
 	})
 	v.must(err)
 	return seq, ok && err == nil
@@ -147,11 +145,11 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 		return dst, counts, state.ErrNotFound
 	}
 	start := len(dst)
-	text, err := state.EntryJSON(row)
+	o, err := state.OutlineOf(row)
 	if err != nil {
 		return dst, counts, fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	dst = append(dst, text...)
+	dst = append(dst, o.JSON...)
 	has, err := v.rows.Later.Has(seq)
 	if err != nil {
 		return dst[:start], counts, err
@@ -183,23 +181,25 @@ func (v *View) counts(seq uint64) (state.LaterCounts, error) {
 func (v *View) AppendIDs(dst []byte, seqs []uint64) ([]byte, error) {
 	for i, seq := range seqs {
 		row, err := v.storedRow(seq)
-		if err != nil || len(row) < state.EntryRowFixed {
-			return dst, fmt.Errorf("read entry %d: %w", seq, cmp.Or(err, state.ErrCorrupt))
+		if err != nil {
+			return dst, fmt.Errorf("read entry %d: %w", seq, err)
+		}
+		o, err := state.OutlineOf(row)
+		if err != nil {
+			return dst, fmt.Errorf("read entry %d: %w", seq, err)
 		}
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(state.AppendID(append(dst, '"'), state.TypeOfFlags(row[state.EntryRowFlags]), seq), '"')
+		dst = append(state.AppendID(append(dst, '"'), o.Type, seq), '"')
 	}
 	return dst, nil
 }
 
 // beginsThread reports whether the entry of a row relates to no other.
 func beginsThread(row []byte) (bool, error) {
-	if len(row) < state.EntryRowFixed {
-		return false, state.ErrCorrupt
-	}
-	return command.Relation(row[state.EntryRowRelation]) == command.RelationNone, nil
+	o, err := state.OutlineOf(row)
+	return o.Relation == command.RelationNone, err
 }
 
 // Meta returns an entry's head; false when there is no such entry.

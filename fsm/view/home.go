@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -457,9 +456,9 @@ func (v *View) partner(p home.Partner) (Partner, error) {
 	}
 	partner := Partner{Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}
 	err = v.row(theirs, func(row []byte) error {
-		s, err := summaryOf(row)
+		o, err := state.OutlineOf(row)
 		if err == nil {
-			partner.Agent, err = strconv.Unquote(string(s.agent)) // Go has all escapes of JSON that rows have
+			partner.Agent, err = o.Text(state.PartAgent)
 		}
 		return err
 	})

@@ -73,8 +73,11 @@ func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
 		}
 		dst = state.AppendInt(append(append(append(dst, `{"event":"`...), step.Kind.String()...), `","at":`...), step.At)
 		err := v.row(step.Entry, func(row []byte) error {
-			s, err := summaryOf(row)
-			dst = append(append(append(append(append(dst, `,"entryId":`...), s.id...), `,"agent":`...), s.agent...), '}')
+			o, err := state.OutlineOf(row)
+			if err == nil {
+				dst = state.AppendID(append(dst, `,"entryId":"`...), o.Type, step.Entry)
+				dst = append(append(append(dst, `","agent":`...), o.Part(state.PartAgent)...), '}')
+			}
 			return err
 		})
 		if err != nil {

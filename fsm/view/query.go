@@ -217,11 +217,11 @@ func (v *View) phraseCheck(phrases [][]string, work *int) check {
 
 // hasPhrases reports whether each phrase occurs in a text of an entry's row.
 func hasPhrases(row []byte, phrases [][]string) (bool, error) {
-	e, err := state.DecodeEntryRow(0, row)
+	o, err := state.OutlineOf(row)
 	if err != nil {
 		return false, err
 	}
-	texts, err := e.Texts()
+	texts, err := o.Texts()
 	if err != nil {
 		return false, err
 	}

@@ -25,27 +25,22 @@ const HiddenJob = "a hidden job"
 // complete returns an entry's row with the texts that are stored elsewhere: a claim and a result
 // quote their job's title, which is stored only in the job's row.
 func (v *View) complete(seq uint64, row []byte) ([]byte, error) {
-	if len(row) > state.EntryRowFlags && row[state.EntryRowFlags]&state.FlagHidden != 0 {
-		return v.explained(seq, row)
+	o, err := state.OutlineOf(row)
+	if err != nil {
+		return nil, err
 	}
-	if len(row) < state.EntryRowFixed || row[state.EntryRowFlags]&state.FlagOnJob == 0 || command.Relation(row[state.EntryRowFixed-2]) != command.RelationReply {
+	if o.Hidden {
+		return v.explained(seq, row, &o)
+	}
+	title := string(o.Part(state.PartTitle))
+	if o.ParentType != state.TypeJob || o.Relation != command.RelationReply || title != `"`+state.ClaimTitle+`"` && title != `"`+state.ResultTitle+`"` {
 		return row, nil
 	}
-	s, err := summaryOf(row)
-	if err != nil || string(s.title) != `"`+state.ClaimTitle+`"` && string(s.title) != `"`+state.ResultTitle+`"` {
-		return row, err
-	}
-	e, err := state.DecodeEntryRow(0, row)
+	of, err := v.titleOfJob(o.Parent)
 	if err != nil {
 		return nil, err
 	}
-	title, err := v.titleOfJob(e.Parent)
-	if err != nil {
-		return nil, err
-	}
-	quote := string(s.title[1 : len(s.title)-1])
-	before, after, _ := bytes.Cut(row, s.title)
-	return slices.Concat(before, state.AppendString(nil, state.CutText(quote+title, command.MaxTitle)), after), nil
+	return state.ReplacePart(row, state.PartTitle, state.AppendString(nil, state.CutText(title[1:len(title)-1]+of, command.MaxTitle)))
 }
 
 // titleOfJob returns the title of a job for quoting.
@@ -54,12 +49,11 @@ func (v *View) titleOfJob(seq uint64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	e, err := state.DecodeEntryRow(seq, row)
-	if err != nil || e.Hidden {
+	o, err := state.OutlineOf(row)
+	if err != nil || o.Hidden {
 		return HiddenJob, err
 	}
-	texts, err := e.Texts()
-	return texts.Title, err
+	return o.Text(state.PartTitle)
 }
 
 // show calls f with an entry's row as everybody may see it.
@@ -69,66 +63,6 @@ func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
 		err = f(row)
 	}
 	return err
-}
-
-// summary holds fields of an entry's JSON, encoded as they are there.
-type summary struct {
-	id, kind, channel, agent, title, body []byte
-	supersedes                            []byte // the id of the entry that it relates to, or nil
-}
-
-// summaryOf takes fields out of an entry's row, without looking at the rest.
-func summaryOf(row []byte) (s summary, err error) {
-	rest, err := state.EntryJSON(row)
-	if err != nil {
-		return s, err
-	}
-	whole := rest
-	fields := [...]*[]byte{&s.id, &s.kind, &s.channel, &s.agent, &s.title, &s.body}
-	for i, name := range [...]string{`{"id":`, `,"kind":`, `,"channel":`, `,"agent":`, `,"title":`, `,"body":`} {
-		var found bool
-		if rest, found = bytes.CutPrefix(rest, []byte(name)); !found {
-			return s, fmt.Errorf("%w: entry without %s", state.ErrCorrupt, name)
-		}
-		end := stringEnd(rest)
-		if end < 0 {
-			return s, fmt.Errorf("%w: entry with an open %s", state.ErrCorrupt, name)
-		}
-		*fields[i], rest = rest[:end], rest[end:]
-	}
-	if command.Relation(row[state.EntryRowRelation]) != command.RelationNone {
-		// A text cannot hold this: its quotation marks are escaped.
-		const target = `,"supersedes":`
-		at := bytes.LastIndex(whole, []byte(target))
-		if at < 0 {
-			return s, fmt.Errorf("%w: relation without a target", state.ErrCorrupt)
-		}
-		rest = whole[at+len(target):]
-		end := stringEnd(rest)
-		if end < 0 {
-			return s, fmt.Errorf("%w: relation without a target", state.ErrCorrupt)
-		}
-		s.supersedes = rest[:end]
-	}
-	return s, nil
-}
-
-// stringEnd returns the length of the JSON string that b begins with, or -1.
-func stringEnd(b []byte) int {
-	if len(b) == 0 || b[0] != '"' {
-		return -1
-	}
-	for end := 1; ; end++ {
-		quote := bytes.IndexByte(b[end:], '"')
-		if quote < 0 {
-			return -1
-		}
-		end += quote
-		escapes := end - len(bytes.TrimRight(b[:end], `\`))
-		if escapes%2 == 0 {
-			return end + 1
-		}
-	}
 }
 
 // row calls f with an entry's row, which is valid during the call only.
@@ -208,7 +142,7 @@ func (v *View) hiddenAs(seq uint64) (Visibility, error) {
 
 // explained returns a stub with the visibility of the entry: stored rows only have purged. It names
 // no channel without shown entries.
-func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
+func (v *View) explained(seq uint64, row []byte, o *state.Outline) ([]byte, error) {
 	is, err := v.hiddenAs(seq)
 	if err != nil {
 		return nil, err
@@ -216,17 +150,15 @@ func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	if is == Expired {
 		row = slices.Concat(bytes.TrimSuffix(row, []byte(state.PurgedMark+"}")), []byte(`,"`+string(Expired)+`":true}`))
 	}
-	s, err := summaryOf(row)
+	name, err := o.Text(state.PartChannel)
 	if err != nil {
 		return nil, err
 	}
-	name := string(s.channel[1 : len(s.channel)-1]) // names need no escapes
 	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
 	if err != nil || c.Entries > 0 {
 		return row, err
 	}
-	const member = `,"channel":` // no name or text before it contains this
-	return bytes.Replace(row, append([]byte(member), s.channel...), []byte(member+`""`), 1), nil
+	return state.ReplacePart(row, state.PartChannel, []byte(`""`))
 }
 
 // viewState is a view as rules look at it. It keeps the first error of the storage.
@@ -260,7 +192,7 @@ func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
 	}
 	s.Must(s.v.row(seq, func(row []byte) (err error) {
 		e, err = state.DecodeEntryRow(seq, row)
-		e.JSON = nil // valid in here only
+		e.Outline = state.Outline{} // valid in here only
 		return err
 	}))
 	return e, true

@@ -109,7 +109,7 @@ func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []ui
 			if err != nil || e.Hidden { // it is erased
 				return err
 			}
-			texts, err := e.Texts()
+			texts, err := e.Outline.Texts()
 			tested++
 			all := append([]string{texts.Agent, e.Channel, texts.Title, texts.Body}, texts.Tags...)
 			if w.Finds(all, text.Plain(all)) {

@@ -107,9 +107,9 @@ func (v *View) AppendOwn(dst []byte, seq uint64, key []byte) ([]byte, error) {
 // appendMark adds the member hidden of a stub to the JSON of its entry, which dst ends with.
 func (v *View) appendMark(dst []byte, seq uint64) ([]byte, error) {
 	err := v.row(seq, func(row []byte) error {
-		stub, err := state.EntryJSON(row)
-		if at := bytes.LastIndex(stub, []byte(`,"hidden":{`)); at >= 0 {
-			dst = append(append(dst[:len(dst)-1], stub[at:]...), '}')
+		o, err := state.OutlineOf(row)
+		if at := bytes.LastIndex(o.JSON, []byte(`,"hidden":{`)); at >= 0 {
+			dst = append(append(dst[:len(dst)-1], o.JSON[at:]...), '}')
 		}
 		return err
 	})
@@ -117,40 +117,36 @@ func (v *View) appendMark(dst []byte, seq uint64) ([]byte, error) {
 }
 
 func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool, row []byte) ([]byte, error) {
-	s, err := summaryOf(row)
+	o, err := state.OutlineOf(row)
 	if err != nil {
 		return dst, err
 	}
-	e := state.Meta{Seq: seq, Relation: command.Relation(row[state.EntryRowRelation])}
-	if e.CreatedAt, err = state.CreatedAtOf(row); err != nil {
-		return dst, err
-	}
+	e := state.Meta{Seq: seq}
 	if err := v.addCounts(&e); err != nil {
 		return dst, err
 	}
-	dst = append(append(dst, `{"id":`...), s.id...)
-	dst = append(append(dst, `,"agent":`...), s.agent...)
-	dst = append(append(dst, `,"channel":`...), s.channel...)
-	dst = append(append(dst, `,"kind":`...), s.kind...)
-	dst = append(dst, `,"title":`...)
+	dst = state.AppendID(append(dst, `{"id":"`...), o.Type, seq)
+	dst = append(append(dst, `","agent":`...), o.Part(state.PartAgent)...)
+	dst = append(append(dst, `,"channel":`...), o.Part(state.PartChannel)...)
+	dst = append(append(append(dst, `,"kind":"`...), o.Kind.String()...), `","title":`...)
 	title := len(dst)
-	dst = appendCut(dst, s.title, MaxSummaryTitle)
-	if maxBody == 0 || distinct && bytes.Equal(dst[title:], s.body) {
+	dst = appendCut(dst, o.Part(state.PartTitle), MaxSummaryTitle)
+	if body := o.Part(state.PartBody); maxBody == 0 || distinct && bytes.Equal(dst[title:], body) {
 		dst = append(dst, `,"body":""`...)
 	} else {
-		dst = appendCut(append(dst, `,"body":`...), s.body, maxBody)
+		dst = appendCut(append(dst, `,"body":`...), body, maxBody)
 	}
-	switch e.Relation {
+	switch o.Relation {
 	case command.RelationNone:
 		dst = append(dst, `,"replyTo":null`...)
 	case command.RelationReply:
-		dst = append(append(dst, `,"replyTo":`...), s.supersedes...)
+		dst = append(state.AppendID(append(dst, `,"replyTo":"`...), o.ParentType, o.Parent), '"')
 	default:
-		dst = append(append(dst, `,"replyTo":null,"supersedes":`...), s.supersedes...)
-		dst = append(append(append(dst, `,"relation":"`...), e.Relation.String()...), '"')
+		dst = state.AppendID(append(dst, `,"replyTo":null,"supersedes":"`...), o.ParentType, o.Parent)
+		dst = append(append(append(dst, `","relation":"`...), o.Relation.String()...), '"')
 	}
 	dst = state.AppendInt(append(dst, `,"replies":`...), int64(e.Replies))
-	dst = state.AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
+	dst = state.AppendInt(append(dst, `,"createdAt":`...), o.CreatedAt)
 	if e.Status != "" {
 		dst = append(append(append(dst, `,"status":"`...), e.Status...), '"')
 	}
@@ -161,15 +157,14 @@ func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool,
 func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
 	start := len(dst)
 	err := v.row(seq, func(row []byte) error {
-		s, err := summaryOf(row)
+		o, err := state.OutlineOf(row)
 		if err != nil {
 			return err
 		}
-		e, err := state.DecodeEntryRow(seq, row)
-		dst = append(append(dst, `{"id":`...), s.id...)
-		dst = append(append(dst, `,"agent":`...), s.agent...)
-		dst = append(state.AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt), '}')
-		return err
+		dst = state.AppendID(append(dst, `{"id":"`...), o.Type, seq)
+		dst = append(append(dst, `","agent":`...), o.Part(state.PartAgent)...)
+		dst = append(state.AppendInt(append(dst, `,"createdAt":`...), o.CreatedAt), '}')
+		return nil
 	})
 	if err != nil {
 		return dst[:start], err
@@ -193,13 +188,13 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 	}
 	start := len(dst)
 	err = v.row(seq, func(row []byte) error {
-		s, err := summaryOf(row)
+		o, err := state.OutlineOf(row)
 		if err != nil {
 			return err
 		}
-		dst = append(append(dst, `{"id":`...), s.id...)
-		dst = append(append(dst, `,"agent":`...), s.agent...)
-		dst = append(append(dst, `,"title":`...), s.title...)
+		dst = state.AppendID(append(dst, `{"id":"`...), o.Type, seq)
+		dst = append(append(dst, `","agent":`...), o.Part(state.PartAgent)...)
+		dst = append(append(dst, `,"title":`...), o.Part(state.PartTitle)...)
 		return nil
 	})
 	if err != nil {

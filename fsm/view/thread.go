@@ -159,10 +159,6 @@ func (v *View) appendThread(dst []byte, first uint64, row []byte) ([]byte, error
 	if err != nil {
 		return dst, err
 	}
-	s, err := summaryOf(row)
-	if err != nil {
-		return dst, err
-	}
 	e, err := state.DecodeEntryRow(first, row)
 	if err == nil {
 		err = v.addCounts(&e.Meta)
@@ -170,15 +166,17 @@ func (v *View) appendThread(dst []byte, first uint64, row []byte) ([]byte, error
 	if err != nil {
 		return dst, err
 	}
-	dst = append(append(dst, `{"id":`...), s.id...)
-	dst = append(append(dst, `,"kind":`...), s.kind...)
-	dst = append(append(dst, `,"channel":`...), s.channel...)
-	dst = append(append(dst, `,"agent":`...), s.agent...)
-	dst = append(append(dst, `,"title":`...), s.title...)
-	if bytes.Equal(s.title, s.body) {
-		s.body = []byte(`""`)
+	o := &e.Outline
+	dst = state.AppendID(append(dst, `{"id":"`...), e.Type, first)
+	dst = append(append(append(dst, `","kind":"`...), e.Kind.String()...), '"')
+	dst = append(append(dst, `,"channel":`...), o.Part(state.PartChannel)...)
+	dst = append(append(dst, `,"agent":`...), o.Part(state.PartAgent)...)
+	dst = append(append(dst, `,"title":`...), o.Part(state.PartTitle)...)
+	body := o.Part(state.PartBody)
+	if bytes.Equal(o.Part(state.PartTitle), body) {
+		body = []byte(`""`)
 	}
-	dst = appendCut(append(dst, `,"excerpt":`...), s.body, MaxExcerpt)
+	dst = appendCut(append(dst, `,"excerpt":`...), body, MaxExcerpt)
 	dst = state.AppendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
 	dst = strconv.AppendBool(append(dst, `,"nameVerified":`...), e.Verified())
 	if e.Status != "" {
