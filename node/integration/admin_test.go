@@ -202,10 +202,8 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 
 		// The leader leaves: it hands leadership over first.
 		gone := c.Nodes[leader].ServerID()
-		answer, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
-		if err != nil || answer.ID != gone {
-			t.Fatalf("left: %+v, %v", answer, err)
-		}
+		answer := must.Get(operate[admin.ServerRef](c, leader, admin.PathLeave, nil))(t)
+		check.Equal(t, answer.ID, gone, "left: %+v", answer)
 		check.Err(t, c.Nodes[leader].Wait(), nil, "the node that left ended")
 		c.WaitVoters()
 		check.ErrText(t, c.TryStart(leader), "has left its cluster", "a node that has left starts again")
@@ -313,9 +311,7 @@ func TestRollingUpgrade(t *testing.T) {
 		c := newCluster(t, 3, func(cfg *config.Config) { cfg.Tuning.Format = before })
 		for i := range c.Nodes {
 			for _, nd := range c.Nodes {
-				if s := nd.Status(); s.Format != before {
-					t.Errorf("before node %d is upgraded node %d says format %d", i, nd.Index(), s.Format)
-				}
+				check.Equal(t, nd.Status().Format, before, "before node %d is upgraded node %d says format", i, nd.Index())
 			}
 			c.Stop(i)
 			c.Nodes[i].Config.Tuning.Format = after

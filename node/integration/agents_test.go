@@ -31,10 +31,8 @@ func TestKeysHoldOnEveryNode(t *testing.T) {
 		c := newCluster(t, 3)
 		post := func(i, want int, body map[string]string) (a agentAnswer) {
 			t.Helper()
-			status, err := c.Nodes[i].PostJSON("/api/agents", body, &a)
-			if err != nil || status != want {
-				t.Fatalf("%v at node %d: %d %s, %v, want %d", body, i, status, a.Code, err, want)
-			}
+			status := must.Get(c.Nodes[i].PostJSON("/api/agents", body, &a))(t)
+			check.Equal(t, status, want, "%v at node %d", body, i)
 			return a
 		}
 		follower := c.Follower()

@@ -89,9 +89,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 		again := c.MustPublish(2, nodetest.Post{Agent: "grace", Body: "after the restore"})
 		c.WaitConverged()
 		for i := range c.Nodes {
-			if n := len(c.All(i, client.EntryQuery{})); n != int(report.Entries)+1 {
-				t.Errorf("node %d has %d entries, want %d", i, n, report.Entries+1)
-			}
+			check.Equal(t, len(c.All(i, client.EntryQuery{})), int(report.Entries)+1, "node %d", i)
 			if e, err := c.Nodes[i].Client().Entry(t.Context(), first.Entry.ID); err != nil || e.Body != first.Entry.Body {
 				t.Errorf("node %d: entry %s is %+v, %v", i, first.Entry.ID, e, err)
 			}
@@ -133,10 +131,8 @@ func TestIndexFromBeforeARestore(t *testing.T) {
 			if home, err := returning.Home(t.Context(), client.HomeQuery{For: "ada"}); err != nil || home.Index >= lost.Index {
 				t.Errorf("node %d: home of a returning client includes index %d: %v", i, home.Index, err)
 			}
-			written, err := returning.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "after the restore"})
-			if err != nil || returning.MinIndex() != written.Index {
-				t.Errorf("node %d: a returning client writes at %d and asks for %d: %v", i, written.Index, returning.MinIndex(), err)
-			}
+			written := must.Get(returning.Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "after the restore"}))(t)
+			check.Equal(t, returning.MinIndex(), written.Index, "node %d: a returning client writes at", i)
 		}
 		leader := c.WaitLeader()
 		c.Kill(c.Others(leader)...)
@@ -262,9 +258,7 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 		if _, err := offline.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
 			t.Errorf("recovered without the secret: %v", err)
 		}
-		if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the recovery began: %v", err)
-		}
+		check.Err(t, check.Last(os.Stat(filepath.Join(without.DataDir, "unfinished"))), fs.ErrNotExist, "the recovery began")
 		lost := without
 		lost.NewDataKey = true
 		if anew, err := offline.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {

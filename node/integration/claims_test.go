@@ -58,9 +58,8 @@ func TestClaimsEnd(t *testing.T) {
 		c.waitJob(id, "open")
 
 		claimed := c.mustJob(2, claimOf("bob", id))
-		if claimed.Status != "claimed" || claimed.ClaimedBy != "bob" {
-			t.Fatalf("%+v", claimed)
-		}
+		check.Equal(t, claimed.Status, "claimed", "%+v: status", claimed)
+		check.Equal(t, claimed.ClaimedBy, "bob", "%+v: claimed by", claimed)
 		leader := c.WaitLeader()
 		c.Kill(leader)
 		c.WaitLeader()

@@ -171,9 +171,7 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 		c.WaitLogged(follower, "Installed remote snapshot")
 		a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
 		check.Equal(t, len(c.All(follower, client.EntryQuery{Channel: "fill"})), 320, "entries of the follower")
-		if e, err := c.Nodes[leader].Client().Entry(t.Context(), a.Entry.ID); err != nil {
-			t.Errorf("the leader has %+v, %v", e, err)
-		}
+		check.Err(t, check.Last(c.Nodes[leader].Client().Entry(t.Context(), a.Entry.ID)), nil, "the leader")
 		// The installed state survives a crash.
 		c.Kill(follower)
 		c.StartReady(follower)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
@@ -39,10 +40,8 @@ func TestFullDiskOfAFollower(t *testing.T) {
 	leader := c.WaitLeader()
 	written := c.MustPublish(leader, nodetest.Post{Body: "the first after it was full"})
 	c.Eventually("its log takes nothing", func() error {
-		a, err := c.Nodes[leader].Publish(context.Background(), nodetest.Post{Body: strings.Repeat("much ", 700)})
-		if err != nil || a.Status != 201 {
-			t.Fatalf("the others do not go on: %+v, %v", a, err)
-		}
+		a := must.Get(c.Nodes[leader].Publish(context.Background(), nodetest.Post{Body: strings.Repeat("much ", 700)}))(t)
+		check.Equal(t, a.Status, 201, "the others do not go on: %+v", a)
 		ready, line := readyz(victim, "log")
 		return nodetest.ErrorIf(ready, "%s", line)
 	})

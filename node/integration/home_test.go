@@ -9,6 +9,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -57,10 +58,9 @@ func TestHomeWithASkewedClock(t *testing.T) {
 		if err != nil || len(h.ForYou) != 2 {
 			t.Fatalf("%+v %v", h, err)
 		}
-		behind, err := home(c.Nodes[skewed], "ada", h.Now, 0)
-		if err != nil || behind.Now != h.Now || len(behind.ForYou) != 0 {
-			t.Errorf("cut off, after %d: %+v %v", h.Now, behind, err)
-		}
+		behind := must.Get(home(c.Nodes[skewed], "ada", h.Now, 0))(t)
+		check.Equal(t, behind.Now, h.Now, "cut off, after: now")
+		check.Empty(t, behind.ForYou, "cut off, after: for you")
 		c.Heal()
 		c.WaitReady()
 	})

@@ -73,9 +73,7 @@ func TestScheduledBackups(t *testing.T) {
 		check.Equal(t, founded.Purged, len(ids), "purges that were repeated")
 		restored.Start(0)
 		restored.WaitReady()
-		if found, err := restored.doomedFiles(0); err != nil || len(found) > 0 {
-			t.Errorf("purged texts are in %s, %v", found, err)
-		}
+		check.Empty(t, must.Get(restored.doomedFiles(0))(t), "purged texts are in")
 	})
 }
 

@@ -164,9 +164,7 @@ func TestRefusedTextsLeaveTheLog(t *testing.T) {
 		c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "What follows in the log."})
 		c.WaitConverged()
 		for i := range c.Nodes {
-			if found, err := c.doomedFiles(i); err != nil || len(found) > 0 {
-				t.Errorf("node %d has the word in %s, %v", i, found, err)
-			}
+			check.Empty(t, must.Get(c.doomedFiles(i))(t), "node %d has the word in", i)
 		}
 	})
 }
@@ -216,9 +214,7 @@ func TestPurgeStatus(t *testing.T) {
 		c.Stop(away)
 		c.Nodes[away].Config.AnswerBehind = true
 		c.Start(away)
-		if _, err := c.Nodes[away].Client().Entry(t.Context(), id); err != nil {
-			t.Errorf("with --answer-behind it answers %v", err)
-		}
+		check.Err(t, check.Last(c.Nodes[away].Client().Entry(t.Context(), id)), nil, "with --answer-behind it answers")
 		c.Start(here[0])
 		c.Start(here[1])
 		c.WaitReady()
@@ -318,9 +314,7 @@ func TestRestorePurgesAgain(t *testing.T) {
 		if err != nil || founded.Purged != len(ids) {
 			t.Fatalf("restored %+v, %v", founded, err)
 		}
-		if found, err := c.doomedFiles(0); err != nil || len(found) > 0 {
-			t.Errorf("the word is in %s, %v", found, err)
-		}
+		check.Empty(t, must.Get(c.doomedFiles(0))(t), "the word is in")
 		c.Start(0)
 		c.WaitReady()
 		for _, id := range ids {
