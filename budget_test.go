@@ -13,10 +13,6 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-// enforceBudgets makes a size above its budget fail TestStructureBudgets. Without it the table is
-// only printed.
-const enforceBudgets = false
-
 // budgets are the most of each size that the repository may have.
 var budgets = map[string]int{
 	"lines of Go linked into the binary":   65_000,
@@ -31,6 +27,13 @@ var budgets = map[string]int{
 	"words of documents":                   60_000,
 }
 
+// reached bounds the sizes that are not within their budgets yet: none of them grows.
+var reached = map[string]int{
+	"lines of Go linked into the binary":   69_800,
+	"lines of Go in scripts without tests": 7_800,
+	"lines of tests and test support":      72_100,
+}
+
 // TestStructureBudgets prints the sizes of the repository beside their budgets.
 func TestStructureBudgets(t *testing.T) {
 	var table strings.Builder
@@ -40,9 +43,9 @@ func TestStructureBudgets(t *testing.T) {
 			fmt.Fprintf(&table, " of %6d", budget)
 			if is > budget {
 				table.WriteString(", over")
-				if enforceBudgets {
-					t.Errorf("%s: %d, the budget is %d", name, is, budget)
-				}
+			}
+			if most := max(budget, reached[name]); is > most {
+				t.Errorf("%s: %d, at most %d", name, is, most)
 			}
 		}
 		table.WriteByte('\n')
