@@ -277,10 +277,11 @@ const (
 
 // publish makes the body of a publication and returns the path.
 func (w *worker) publish() (path string) {
-	title := w.texts.word()
-	for range titleWords - 1 {
-		title += " " + w.texts.word()
+	var words [titleWords]string
+	for i := range words {
+		words[i] = w.texts.word()
 	}
+	title := strings.Join(words[:], " ")
 	format := `{"body":"%s","agent":"bench-%d","channel":"%s","title":"%s","tags":["bench"]}`
 	path = "/api/entries"
 	if w.options.MCP {

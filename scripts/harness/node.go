@@ -174,7 +174,7 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 // oneVoterEach returns an error unless the voters, which are server ids, are exactly one
 // for each node name.
 func oneVoterEach(voters, names []string) error {
-	var of []string
+	of := make([]string, 0, len(voters))
 	for _, id := range voters {
 		of = append(of, id[:max(0, strings.LastIndexByte(id, '-'))])
 	}

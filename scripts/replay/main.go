@@ -255,7 +255,7 @@ func (s *side) answer(q request) string {
 	}
 	text, document := fmt.Sprintln("status", res.Status), any(nil)
 	for _, name := range slices.Sorted(maps.Keys(res.Header)) {
-		text += name + ": " + strings.Join(res.Header[name], ", ") + "\n"
+		text = fmt.Sprintf("%s%s: %s\n", text, name, strings.Join(res.Header[name], ", "))
 	}
 	switch kind := res.Header.Get("Content-Type"); {
 	case strings.Contains(kind, "json") && json.Unmarshal(res.Body, &document) == nil:

@@ -92,7 +92,8 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 	if filters != nil {
 		filters(l)
 	}
-	return l, l.finish(c)
+	err = l.finish(c)
+	return l, err
 }
 
 // Versioned reports whether the list depends only on the version of the state. Searches read a

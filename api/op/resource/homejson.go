@@ -32,13 +32,9 @@ type homeWriter struct {
 
 // object returns home, the note first, and the part of it that the entity tag covers.
 func (w *homeWriter) object() (whole, tagged wire.Object) {
-	var note wire.Object
-	if !w.brief {
-		note = wire.Object{{"yourNote", wire.OrNull(w.note)}}
-	}
-	items := w.items
+	note, items := wire.Object{{"yourNote", wire.OrNull(w.note)}}, w.items
 	if w.brief {
-		items = w.ids
+		note, items = nil, w.ids
 	}
 	shown := append(wire.Object{{"more", w.home.More}}, items()...)
 	whole = slices.Concat(note, wire.Object{{"agent", w.agent}, {"since", w.since}, {"now", w.now}}, shown)
@@ -47,7 +43,7 @@ func (w *homeWriter) object() (whole, tagged wire.Object) {
 	}
 	return append(whole, wire.Object{
 		{"nextCheck", w.heartbeat() + " in 30 to 60 minutes"}, {"notes", wire.NonNil(w.notes)},
-	}...), append(note, shown...)
+	}...), slices.Concat(note, shown)
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }

@@ -32,7 +32,10 @@ func Newest(s *op.Environment, operationID string) string {
 			return id
 		}
 	}
-	return state.FormatID(kind, append(seqs, 1)[0])
+	if len(seqs) == 0 {
+		return state.FormatID(kind, 1)
+	}
+	return state.FormatID(kind, seqs[0])
 }
 
 // newestProfile returns the name of the agent that registered last.

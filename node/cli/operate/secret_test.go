@@ -158,7 +158,7 @@ func TestSecretRotateNamesADeadNode(t *testing.T) {
 	check.Equal(t, strings.Count(stderr, "to n2 at 127.0.0.1\n"), 1, "copies in %s", stderr)
 	c.Start(2)
 	c.WaitReady()
-	code, out, stderr := rotate(push...)
+	code, out, _ := rotate(push...)
 	check.Equal(t, code, cli.ExitOK, "with all nodes: exit code")
 	check.Contains(t, out, "done: every node has only the new secret", "with all nodes: output")
 }
