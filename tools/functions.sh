@@ -13,7 +13,10 @@ dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-functions.XXXXXX")"
 git worktree add --detach --quiet "$dir/source" "${1:-HEAD}"
 dev=""
 finish() {
-  [[ -z "$dev" ]] || { kill "$dev" && wait "$dev" || true; }
+  if [[ -n "$dev" ]]; then
+    kill "$dev" || true
+    wait "$dev" || true
+  fi
   git worktree remove --force "$dir/source"
   rm -rf "$dir"
 }
