@@ -274,14 +274,18 @@ func (o *Outline) Texts() (t EntryTexts, err error) {
 }
 
 func (o *Outline) tags() (tags []string, err error) {
-	for rest := string(o.Part(PartTags)); err == nil && rest != "[]" && rest != "]"; {
-		var tag, quoted string
-		if quoted, err = strconv.QuotedPrefix(rest[1:]); err == nil { // behind a bracket or a comma
-			tag, err = strconv.Unquote(quoted)
-			tags, rest = append(tags, tag), rest[1+len(quoted):]
+	for rest := string(o.Part(PartTags)); rest != "[]" && rest != "]"; {
+		quoted, err := strconv.QuotedPrefix(rest[min(1, len(rest)):]) // behind a bracket or a comma
+		if err != nil {
+			return nil, err
 		}
+		tag, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, err
+		}
+		tags, rest = append(tags, tag), rest[1+len(quoted):]
 	}
-	return tags, err
+	return tags, nil
 }
 
 // Stub returns the row of a hidden entry: its head, and JSON without the author's texts.

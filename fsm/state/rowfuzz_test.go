@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // decoded decodes a row, and holds that an accepted row is encoded as an acceptable
@@ -33,7 +34,11 @@ func FuzzRows(f *testing.F) {
 	entry := EntryRow{Meta: Meta{
 		Seq: 1, CreatedAt: 5, AgentKey: "ada", Channel: "general", Type: TypeEntry, Kind: command.KindMessage, Parent: 0, Thread: 1,
 	}, Inbox: []string{"bob"}}
-	f.Add(entry.Append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}}))
+	row := entry.Append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}})
+	f.Add(row)
+	for _, tags := range []string{"", `["a"`, "x"} {
+		f.Add(must.Get(ReplacePart(row, PartTags, []byte(tags)))(f))
+	}
 	f.Add(Encode(&HiddenEntry{Row: []byte{1}, State: []byte{2}, Listed: true, Newest: true, Topics: 3, Owed: 1}))
 	f.Add(Encode(&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why"}))
 	f.Add(Encode(&Report{ReportSubject: ReportSubject{Entry: 1, Name: "@ada"}, At: 5, Reason: 1, Text: "Spam", Agent: "ada", Count: 2, Senders: []SenderGroup{1, 2}, Reported: 5}))
