@@ -165,8 +165,11 @@ func (s *shares) fits(c Client, n int) bool {
 
 // add counts n more, or fewer, for a client.
 func (s *shares) add(c Client, n int) {
-	for _, p := range [...]netip.Prefix{c.narrow, c.wide} {
-		if s.held[p] += n; s.held[p] <= 0 || !p.IsValid() {
+	for i, p := range [...]netip.Prefix{c.narrow, c.wide} {
+		if i > 0 && !p.IsValid() { // IPv4 has no wide one
+			continue
+		}
+		if s.held[p] += n; s.held[p] <= 0 {
 			delete(s.held, p)
 		}
 	}

@@ -39,7 +39,7 @@ type Txn struct {
 	superseded []uint64 // entries that got a successor
 	recast     []uint64 // entries whose row was written anew
 	timed      bool     // the log entry has its row in SpaceInstant
-	answersAt  uint64   // the first command with a result in the row of the group that is being applied, or 0
+	answersAt  uint64   // the first command in the row of answers of the group that is being applied; 0 without one
 	// activities and recents are the rows of home that this call has changed, owned the
 	// entries that were added to their authors' lists, by list.
 	activities map[string]*home.Activity

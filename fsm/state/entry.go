@@ -100,15 +100,16 @@ type Outline struct {
 	rest       []byte // of the head
 }
 
+var errEntryRow = fmt.Errorf("%w: entry row", ErrCorrupt)
+
 // OutlineOf reads the outline of a row.
 func OutlineOf(row []byte) (o Outline, err error) {
-	corrupt := fmt.Errorf("%w: entry row", ErrCorrupt)
 	if len(row) < entryRowFixed || row[0] != entryRowVersion {
-		return o, corrupt
+		return o, errEntryRow
 	}
 	offset := binary.LittleEndian.Uint32(row[1:])
 	if offset < uint32(entryRowFixed) || uint64(offset) > uint64(len(row)) {
-		return o, corrupt
+		return o, errEntryRow
 	}
 	o.JSON = row[offset:]
 	o.Kind, o.Relation, o.flags, o.ParentType = command.Kind(row[5]), command.Relation(row[6]), row[7], EntryType(row[8])
@@ -122,13 +123,13 @@ func OutlineOf(row []byte) (o Outline, err error) {
 	for i := range o.places {
 		o.places[i] = binary.LittleEndian.Uint32(row[entryRowPlaces+4*i:])
 		if i > 0 && uint64(o.places[i]) < uint64(o.places[i-1])+uint64(len(partNames[i-1])) {
-			return o, corrupt
+			return o, errEntryRow
 		}
 	}
 	r := RowReader{Rest: row[entryRowFixed:offset]}
 	o.CreatedAt, o.Parent = int64(r.Uint()), r.Uint()
 	if o.rest = r.Rest; r.Bad || uint64(o.places[parts]) > uint64(len(o.JSON)) {
-		return o, corrupt
+		return o, errEntryRow
 	}
 	return o, nil
 }

@@ -20,7 +20,7 @@ const (
 	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not
 	SpaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
 	SpaceSession = 's' // boot16: floor, last use and open numbers of a session
-	SpaceAnswer  = 'a' // boot16 seq8: the results of the commands of a group that may come again, seq the first one's
+	SpaceAnswer  = 'a' // boot16 seq8: the results of commands that may come again, a row for each group, by its first one
 	SpaceFormat  = 'f' // the replicated format number
 	SpaceJob     = 'j' // seq8: the state of a job
 	SpaceJobs    = 'o' // status1 seq8: empty; the jobs of a status

@@ -178,8 +178,8 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
-// by their keys, and other rows by SpaceForget, which lists their keys by time. A
-// profile keeps the pseudonym of the address that registered it, and a rule that of its sender.
+// by their keys, and other rows by SpaceForget, which lists their keys by time. A profile keeps
+// the pseudonym of the address that registered it, and a rule that of its sender.
 
 // ForgetKey is the key of a row that names a sender since an instant.
 func ForgetKey(at int64, row []byte) []byte {

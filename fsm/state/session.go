@@ -85,7 +85,7 @@ func (list *Answers) Fields(c *Codec) {
 	})
 }
 
-// AnswerKey is the key of the results of a group, by the number of the first command.
+// AnswerKey is the key of a row of Answers. first is the number of the first command in it.
 func AnswerKey(boot command.BootID, first uint64) []byte {
 	key := append(make([]byte, 0, 1+len(boot)+8), SpaceAnswer)
 	return binary.BigEndian.AppendUint64(append(key, boot[:]...), first)

@@ -125,7 +125,7 @@ func (v *View) Configuration() (index uint64, data []byte) {
 // Format is the replicated format number, which gates new kinds of commands.
 func (v *View) Format() int { return v.at.Format }
 
-// Results returns the results that the session of a boot keeps, by the commands' numbers.
+// Results returns the results that the session of a boot keeps, by the number of the command.
 func (v *View) Results(boot command.BootID) map[uint64]command.Result {
 	session, err := state.LoadOrZero(v.snap, state.SessionKey(boot), state.Decode[state.SessionRow])
 	v.must(err)

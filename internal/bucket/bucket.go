@@ -9,25 +9,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// sweepPause is the least time between two searches for buckets that are full again.
+// sweepPause is the minimum time between two sweeps, which look at every bucket.
 const sweepPause = time.Second
 
-// Table holds the buckets of some keys. Beyond a bound, further keys share buckets until idle ones
-// have been swept. There are many of these, and clients cannot see which keys share one, so that a
-// client that fills the table does not shut out all others. Its owner locks it.
+// Table holds the buckets of keys. When it is full, further keys share buckets until idle ones have
+// been swept. There are many shared buckets, and clients cannot see which keys share one, so a
+// client that fills the table does not shut out all others. The owner of the table locks it.
 type Table[K comparable] struct {
 	limit rate.Limit
 	burst int
 	most  int
-	times int // the size of a shared bucket, as a multiple
+	times int // limit and burst of a shared bucket, in those of a key
 	own   map[K]*rate.Limiter
 	share []*rate.Limiter // by hash of the key; nil means a full bucket
 	seed  maphash.Seed
 	swept time.Time
 }
 
-// New returns a table of at most so many keys with a bucket of their own, and so many shared buckets
-// of a multiple of that size.
+// New returns a table of buckets with a limit and a burst, for at most so many keys. All further keys
+// share a number of buckets, each of which has the limit and the burst so many times.
 func New[K comparable](limit rate.Limit, burst, most, shared, times int) *Table[K] {
 	return &Table[K]{
 		limit: limit, burst: burst, most: most, times: times,

@@ -32,8 +32,8 @@ func (c *versionCommand) Run(std terminal.Streams) error {
 	return terminal.Show(std.Out, c.JSON, v, fmt.Sprintf("commons %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch))
 }
 
-// Version returns the version of this binary: the one set at link time, else the module's, which
-// the toolchain makes of the revision that it builds, else "devel".
+// Version returns the version of this binary: the one set at link time, else the one that the Go
+// toolchain derived from the revision, else "devel".
 func Version() string {
 	module := ""
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {

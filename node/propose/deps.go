@@ -55,7 +55,7 @@ type Log interface {
 // View has the methods of *view.View that the write path and the read path need.
 type View interface {
 	Index() uint64 // of the newest applied log entry
-	// Results returns the results that the boot's session keeps, by the commands' numbers.
+	// Results returns the results that the boot's session keeps, by the number of the command.
 	Results(boot command.BootID) map[uint64]command.Result
 	Time() int64
 	Release()

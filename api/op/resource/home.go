@@ -118,9 +118,10 @@ func home(c *op.Call, h *homeCall) error {
 		}
 	}
 	view := c.View()
-	// All that home depends on, except time: a tag is kept behind the instant at which it ends.
+	// The key has all that home depends on, except time: the value begins with the instant up to which
+	// its tag is valid.
 	key := fmt.Appendf(nil, "%s %d %t %s %d", h.key, given, h.brief, view.ClusterID(), view.Version())
-	// The key has no notes, no preferences, and no default since that moved while the call waited.
+	// It has no notes, no preferences, and no default since that moved while the call waited.
 	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
 		kept, _ := c.Env.HomeTags.Get(key)

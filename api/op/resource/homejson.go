@@ -114,7 +114,7 @@ func (w *homeWriter) items() wire.Object {
 	return items
 }
 
-// list returns an array.
+// list returns the JSON array of some items. show appends one to dst.
 func list[T any](w *homeWriter, items []T, show func(T)) json.RawMessage {
 	begin := len(w.dst)
 	w.raw("[")

@@ -51,7 +51,7 @@ type Draft interface {
 	Suggest(view *view.View, field *Field, sent string) (o wire.Object, sure bool, err error)
 	// Challenge asks others for their agreement to a draft without problems.
 	Challenge(c *op.Call, from command.Sender) error
-	// Command returns the command of the draft, made of its valid fields, or nil for a draft without effect.
+	// Command returns the command that the valid fields of the draft make, or nil if it would have no effect.
 	Command() command.Payload
 	// Preview returns the fields that a command without problems would write.
 	Preview(view *view.View, cmd command.Payload) (wire.Object, error)
@@ -254,7 +254,7 @@ func Explain(c *op.Call, d Draft, err error) error {
 // judged by had changed when it was applied.
 const maxProposals = 5
 
-// again are the problems of such a write.
+// again are the problems after which a write is judged and proposed again.
 var again = []command.Problem{command.ProblemOldPolicy, command.ProblemUnchecked, command.ProblemNoneLeft}
 
 // carryOut is the second half of every write.

@@ -129,7 +129,7 @@ func fetchPurgeList(ctx context.Context, client *admin.Client) (list backup.Purg
 	return list, nil
 }
 
-// savedText describes a backup that was saved, and the time since start.
+// savedText says where a backup was saved, what it holds, and how long it took since start.
 func savedText(b *backup.Report, to string, start time.Time) string {
 	return fmt.Sprintf("saved %s: %s up to index %d, %s in %v",
 		to, entries(b.Entries), b.Index, admin.BytesText(uint64(b.FileBytes)), time.Since(start).Round(time.Millisecond))
