@@ -29,6 +29,7 @@ type Options struct {
 	HTTPPort    int      `name:"http-port" default:"8080" placeholder:"PORT" help:"Public HTTP port of the first node; the others take the next ones."`
 	ClusterPort int      `name:"cluster-port" default:"7000" placeholder:"PORT" help:"Private port of the first node."`
 	GossipPort  int      `name:"gossip-port" default:"7946" placeholder:"PORT" help:"Gossip port of the first node."`
+	Demo        bool     `name:"demo" help:"Fill a new cluster with two weeks of conversations, jobs and requests, to look at."`
 	ServeFlags  []string `arg:"" optional:"" name:"serve" passthrough:"" help:"More flags for each node, after --: see commons serve --help."`
 
 	Binary      string        `kong:"-"` // program that has the command serve
@@ -91,6 +92,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	out := &terminal{out: o.Out}
+	if o.Demo {
+		out.printf("filling the first node with the demo")
+		if err := fillDemo(ctx, members[0], secret); err != nil {
+			return err
+		}
+	}
 	out.printf("starting three nodes; their data and logs are in %s", o.DataDir)
 
 	caller := ctx

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -19,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -328,4 +332,35 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+// TestDemo holds that the demo fills a new cluster, with entries of two weeks and jobs and requests
+// in each state, and no other cluster.
+func TestDemo(t *testing.T) {
+	o := Options{DataDir: t.TempDir(), HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t)}
+	m, secret := o.members()[0], filepath.Join(o.DataDir, "secret")
+	must.Get(cluster.KeepSecretFile(secret))(t)
+	must.Do(t, fillDemo(t.Context(), m, secret))
+	n := must.Get(node.Start(t.Context(), demoConfig(m, secret, nil), slog.New(slog.DiscardHandler)))(t)
+	defer n.Kill()
+	c := must.Get(client.New(client.Config{URLs: []string{"http://" + m.http}}))(t)
+	entries := must.Get(c.EntryPage(t.Context(), client.EntryQuery{Limit: 100}))(t).Items
+	channels := map[string]bool{}
+	for _, e := range entries {
+		channels[e.Channel] = true
+	}
+	check.Equal(t, len(channels), 6, "channels")
+	check.Equal(t, len(entries) >= 55 && len(entries) <= 65, true, "about 60 entries, and not %d", len(entries))
+	age := func(e client.Entry) time.Duration { return time.Since(time.UnixMilli(e.CreatedAt)) }
+	if newest, oldest := age(entries[0]), age(entries[len(entries)-1]); newest > 3*time.Hour || oldest < 13*24*time.Hour || oldest > 15*24*time.Hour {
+		t.Errorf("the newest entry is %v old, the oldest %v", newest, oldest)
+	}
+	for list, states := range map[string][]string{"jobs": {"open", "claimed", "done", "closed"}, "human-requests": {"open", "answered", "closed"}} {
+		for _, status := range states {
+			var some struct{ Jobs, Requests []client.Entry }
+			must.Do(t, c.Do(t.Context(), http.MethodGet, "/api/"+list+"?status="+status, nil, &some))
+			check.Equal(t, len(some.Jobs)+len(some.Requests) > 0, true, "%s %s", status, list)
+		}
+	}
+	check.Contains(t, fillDemo(t.Context(), m, secret).Error(), "--demo fills a new cluster", "a cluster that has data")
 }
