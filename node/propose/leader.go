@@ -159,7 +159,7 @@ func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
 		return notLeading()
 	}
 	s := &pending{ctx: ctx, group: g, end: make(chan result, 1)}
-	go func() { l.propose(s)() }()
+	go func() { s.end <- l.propose(s)() }()
 	return l.await(ctx, s)
 }
 
@@ -192,13 +192,17 @@ func (l *leader) poke() {
 // waits for it then ends with the process.
 func (l *leader) apply() {
 	for groups := l.next(); groups != nil; groups = l.next() {
-		answer := l.propose(groups...)
+		applied := l.propose(groups...)
 		go func() {
-			answer()
+			r := applied()
+			// Before the answers: the next entry then takes all that waits, in place of a part.
 			l.mu.Lock()
 			l.running--
 			l.mu.Unlock()
 			l.poke()
+			for _, s := range groups {
+				s.end <- r
+			}
 		}()
 	}
 }
@@ -261,22 +265,16 @@ func (l *leader) pack() []*pending {
 }
 
 // propose passes the groups to Raft as one log entry. It returns a function that waits until the
-// entry is applied, and answers the groups.
-func (l *leader) propose(groups ...*pending) (answer func()) {
+// entry is applied.
+func (l *leader) propose(groups ...*pending) (applied func() result) {
 	batch := command.Batch{Stamp: l.stamp(), Groups: make([]command.Group, len(groups))}
 	for i, s := range groups {
 		batch.Groups[i] = s.group
 	}
 	data, err := command.EncodeBatch(batch)
-	wait := func() result { return result{Status: statusInvalid, Reason: err.Error(), cause: err} }
-	if err == nil {
-		entry := l.raft.Apply(data, EnqueueTimeout)
-		wait = func() result { return raftResult(entry) }
+	if err != nil {
+		return func() result { return result{Status: statusInvalid, Reason: err.Error(), cause: err} }
 	}
-	return func() {
-		r := wait()
-		for _, s := range groups {
-			s.end <- r
-		}
-	}
+	entry := l.raft.Apply(data, EnqueueTimeout)
+	return func() result { return raftResult(entry) }
 }

@@ -136,6 +136,27 @@ func TestSecondEntryInFlight(t *testing.T) {
 	}
 }
 
+// The next entry takes all groups that wait. It must not begin only when the answers of the
+// one before are taken: clients that are answered write again, and entries become small.
+func TestPlaceIsFreeBeforeTheAnswer(t *testing.T) {
+	c := newCluster(t, 2)
+	n := c.lead("node-0")
+	g := groupOf("some text")
+	s := &pending{ctx: context.Background(), group: g, size: g.Size(), end: make(chan result)}
+	if r, ok := n.leader.accept(s.size, s); !ok {
+		t.Fatalf("result %+v", r)
+	}
+	n.leader.poke()
+	await.Eventually(t, "the entry's place is free", func() bool {
+		n.leader.mu.Lock()
+		defer n.leader.mu.Unlock()
+		return len(n.leader.queue) == 0 && n.leader.running == 0
+	})
+	if r := <-s.end; r.Status != statusApplied {
+		t.Errorf("result %+v", r)
+	}
+}
+
 func TestOversizedGroupIsRejected(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
