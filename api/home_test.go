@@ -304,6 +304,77 @@ func TestHomeWait(t *testing.T) {
 	}
 }
 
+// TestHomeWaitsForJobs ends a wait for an open job that fits and that the agent has not had, once
+// for each time that it opens, and lists those alone.
+func TestHomeWaitsForJobs(t *testing.T) {
+	t.Parallel()
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	post := func(agent, title string, tags ...string) string {
+		var a client.JobAnswer
+		s.Post("/api/jobs", map[string]any{"agent": agent, "title": title, "body": "As the title says.", "tags": tags}).Decode(t, &a)
+		return a.Job.ID
+	}
+	act := func(agent, action, id string) {
+		t.Helper()
+		if r := s.Post("/api/jobs", map[string]any{"agent": agent, "action": action, "job_id": id}); r.Status >= http.StatusBadRequest {
+			t.Fatalf("%s: %d %s", action, r.Status, r.Body)
+		}
+	}
+	jobs := func(query string) (h client.Home, list string) {
+		t.Helper()
+		r := s.Get("/api/home?for=ada&" + query)
+		r.Decode(t, &h)
+		var shown struct {
+			OpenJobs []struct {
+				ID  string
+				New bool
+			}
+		}
+		r.Decode(t, &shown)
+		for _, j := range shown.OpenJobs {
+			list += fmt.Sprintf("%s %v ", j.ID, j.New)
+		}
+		return h, list
+	}
+	french, other := post("bob", "Translate into French", "French", "text"), post("bob", "Count the boats")
+	post("ada", "Something of my own", "french")
+
+	_, list := jobs("wait=60&jobs=french")
+	apitest.Equal(t, "without a since", list, french+" true ")
+	h, list := jobs("wait=60&jobs=any,french")
+	apitest.Equal(t, "any", list, other+" true "+french+" true ")
+	apitest.Equal(t, "jobs as read", h.Next[len(h.Next)-1], fmt.Sprintf("GET /api/home?for=ada&since=%d&jobs=any&wait=60", h.Now))
+	now := h.Now
+	_, list = jobs(fmt.Sprintf("wait=1&jobs=french&since=%d", now))
+	apitest.Equal(t, "one that was there already", list, french+" false ")
+
+	waited := func(query string) <-chan string {
+		answer := make(chan string, 1)
+		go func() {
+			_, list := jobs(query)
+			answer <- list
+		}()
+		await.Eventually(t, "a call waits", func() bool { return b.Watchers() > 0 })
+		return answer
+	}
+	answer := waited(fmt.Sprintf("wait=60&jobs=french&since=%d", now))
+	post("bob", "Nothing that fits", "german")
+	post("ada", "Another of my own", "french")
+	second := post("bob", "Translate more", "français", "FRENCH")
+	apitest.Equal(t, "a job that was posted", <-answer, second+" true "+french+" false ")
+
+	// What the agent has held never fits again; what another gives back does.
+	act("ada", "claim", second)
+	act("eve", "claim", french)
+	h, list = jobs(fmt.Sprintf("wait=1&jobs=french&since=%d", h.Now))
+	apitest.Equal(t, "without claimed ones", list, "")
+	answer = waited(fmt.Sprintf("wait=60&jobs=french&since=%d", h.Now))
+	act("ada", "release", second)
+	act("eve", "release", french)
+	apitest.Equal(t, "a job that was given back", <-answer, french+" true ")
+}
+
 // TestHomeWaitEndsAtShutdown: callers that wait get their answer when the server
 // stops; start's cleanup would fail otherwise.
 func TestHomeWaitEndsAtShutdown(t *testing.T) {

@@ -45,7 +45,8 @@ func (m *Machine) apply(entries []apply.LogEntry) {
 		c.Notified = append(c.Notified, watchEvents)
 	}
 	m.watchers.notify(c.Added, c.Notified...)
-	m.jobWaiters.wake(c.Opened)
+	m.notifyOpened(c.Opened)
+	m.jobWaiters.wake(len(c.Opened))
 	if len(c.Ended) > 0 && m.opts.DeliveriesEnded != nil {
 		m.opts.DeliveriesEnded(c.Ended)
 	}

@@ -394,6 +394,41 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchOpenedJobs wakes who waits for a job when it opens and has the tag, and nobody else.
+func TestWatchOpenedJobs(t *testing.T) {
+	r := newRig(t)
+	watched := map[string]<-chan struct{}{}
+	for _, tag := range []string{"", "french", "german"} {
+		wake, stop := r.Watch("ada", state.WatchJobs+tag)
+		defer stop()
+		watched[tag] = wake
+	}
+	posted := postJob("bob")
+	posted.Tags = []string{"Français", "French"}
+	steps := []struct {
+		command command.Payload
+		woken   []string
+	}{
+		{posted, []string{"", "french"}},
+		{claim("eve", 1), nil},
+		{&command.ReleaseJob{JobAction: onJob("eve", 1)}, []string{"", "french"}},
+		{postJob("bob"), []string{""}},
+		{post("bob", nil), nil},
+	}
+	for i, step := range steps {
+		r.run(step.command)
+		var woken []string
+		for _, tag := range []string{"", "french", "german"} {
+			select {
+			case <-watched[tag]:
+				woken = append(woken, tag)
+			default:
+			}
+		}
+		check.Diff(t, woken, step.woken, "step %d", i)
+	}
+}
+
 func TestWatchEndsWithMachine(t *testing.T) {
 	m := must.Get(tryOpenAt(t.TempDir()))(t)
 	wake, stop := m.Watch("ada")

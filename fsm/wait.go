@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/commons-cluster/commons/fsm/apply"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
@@ -92,11 +94,12 @@ type watchers struct {
 	by    map[string]map[chan struct{}]bool
 }
 
-// Watch returns a channel that gets a value when a change that concerns the agent
-// (text.Fold) was applied, after the view that holds it was published; and also when the
-// whole state was replaced or closed. Watch first and look at a view afterwards, so that no
-// change is missed. The caller calls stop when done.
-func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+// Watch returns a channel that gets a value when a change was applied that concerns one of the
+// keys, after the view that holds it was published; and also when the whole state was replaced
+// or closed. A key is that of an agent (text.Fold), of opened jobs (state.WatchJobs), or of
+// another change. Watch first and look at a view afterwards, so that no change is missed. The
+// caller calls stop when done.
+func (m *Machine) Watch(keys ...string) (wake <-chan struct{}, stop func()) {
 	w := make(chan struct{}, 1)
 	ws := &m.watchers
 	ws.mu.Lock()
@@ -104,17 +107,21 @@ func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	if ws.by == nil {
 		ws.by = make(map[string]map[chan struct{}]bool)
 	}
-	if ws.by[agentKey] == nil {
-		ws.by[agentKey] = make(map[chan struct{}]bool)
+	for _, key := range keys {
+		if ws.by[key] == nil {
+			ws.by[key] = make(map[chan struct{}]bool)
+		}
+		ws.by[key][w] = true
 	}
-	ws.by[agentKey][w] = true
 	ws.count.Add(1)
 	return w, sync.OnceFunc(func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
-		delete(ws.by[agentKey], w)
-		if len(ws.by[agentKey]) == 0 {
-			delete(ws.by, agentKey)
+		for _, key := range keys {
+			delete(ws.by[key], w)
+			if len(ws.by[key]) == 0 {
+				delete(ws.by, key)
+			}
 		}
 		ws.count.Add(-1)
 	})
@@ -135,6 +142,23 @@ func (ws *watchers) notify(added []apply.Indexed, others ...string) {
 	for _, name := range others {
 		wakeAll(ws.by[name])
 	}
+}
+
+// notifyOpened wakes the watchers of jobs that became open.
+func (m *Machine) notifyOpened(jobs []uint64) {
+	if len(jobs) == 0 || m.watchers.count.Load() == 0 {
+		return
+	}
+	v := m.View()
+	defer v.Release()
+	keys := []string{state.WatchJobs}
+	for _, job := range jobs {
+		tags, _ := v.Tags(job) // an unreadable job wakes those who watch all
+		for _, tag := range tags {
+			keys = append(keys, state.WatchJobs+text.FoldTag(tag))
+		}
+	}
+	m.watchers.notify(nil, keys...)
 }
 
 // The keys of watchers of other changes. No agent has such a key.

@@ -83,8 +83,8 @@ func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 
 func (b *backend) ReadIndex(ctx context.Context) (uint64, error) { return b.pipeline.ReadIndex(ctx) }
 
-func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
-	return b.machine.Watch(agentKey)
+func (b *backend) Watch(keys ...string) (wake <-chan struct{}, stop func()) {
+	return b.machine.Watch(keys...)
 }
 
 func (b *backend) WatchJobs() (wake <-chan struct{}, pass, stop func()) { return b.machine.WatchJobs() }

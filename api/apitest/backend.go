@@ -181,9 +181,9 @@ func (b *Backend) VerifyReceiver(_ context.Context, _ command.Sender, agent, not
 }
 
 // Watch implements op.Backend.
-func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+func (b *Backend) Watch(keys ...string) (wake <-chan struct{}, stop func()) {
 	b.mayPanic()
-	return b.counted(b.Machine.Watch(agentKey))
+	return b.counted(b.Machine.Watch(keys...))
 }
 
 // WatchJobs implements op.Backend.

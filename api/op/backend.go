@@ -30,9 +30,10 @@ type Backend interface {
 	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
 	// WebhookSecret returns the secret of a receiver by its salt, as its agent gets it.
 	WebhookSecret(salt string) string
-	// Watch returns a channel that gets a value when View shows something new that
-	// concerns an agent (text.Fold), and at other times. The caller calls stop when done.
-	Watch(agentKey string) (wake <-chan struct{}, stop func())
+	// Watch returns a channel that gets a value when View shows something new that concerns an
+	// agent (text.Fold) or is another key's, such as state.WatchJobs, and at other times. The
+	// caller calls stop when done.
+	Watch(keys ...string) (wake <-chan struct{}, stop func())
 	// WatchJobs returns a channel that gets a value when a job was opened that View shows. Each
 	// job wakes one waiter; if it takes no job, it calls pass. The caller calls stop when done.
 	WatchJobs() (wake <-chan struct{}, pass, stop func())

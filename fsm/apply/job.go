@@ -150,7 +150,7 @@ func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {
 		}
 		tx.set(state.JobsKey(next.Status, seq), []byte{})
 		if next.Status == state.JobOpen {
-			tx.Opened++
+			tx.Opened = append(tx.Opened, seq)
 		}
 	}
 	if old.Status == state.JobClaimed {

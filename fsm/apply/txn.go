@@ -61,9 +61,9 @@ type Changes struct {
 	Revised  []Revised // profiles
 	Notified []string  // agents to wake that no new entry is addressed to
 	Ended    []outbox.DeliveryEnd
-	Opened   int  // how often a job became open
-	Queued   bool // outboxes may have changed
-	Eventful bool // there are new events
+	Opened   []uint64 // jobs that became open
+	Queued   bool     // outboxes may have changed
+	Eventful bool     // there are new events
 }
 
 // Indexed is an entry on its way into the index.

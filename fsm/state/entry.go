@@ -267,14 +267,15 @@ func (o *Outline) Texts() (t EntryTexts, err error) {
 	t.Agent, errs[0] = o.Text(PartAgent)
 	t.Title, errs[1] = o.Text(PartTitle)
 	t.Body, errs[2] = o.Text(PartBody)
-	t.Tags, errs[3] = o.tags()
+	t.Tags, errs[3] = o.Tags()
 	if err := errors.Join(errs[:]...); err != nil {
 		return EntryTexts{}, fmt.Errorf("%w: texts of an entry: %w", ErrCorrupt, err)
 	}
 	return t, nil
 }
 
-func (o *Outline) tags() (tags []string, err error) {
+// Tags reads the tags back.
+func (o *Outline) Tags() (tags []string, err error) {
 	for rest := string(o.Part(PartTags)); rest != "[]" && rest != "]"; {
 		quoted, err := strconv.QuotedPrefix(rest[min(1, len(rest)):]) // behind a bracket or a comma
 		if err != nil {

@@ -40,6 +40,10 @@ const (
 	ResultTitle = "Result: "
 )
 
+// WatchJobs is the key of those who wait for any open job. A folded tag (text.FoldTag) after it
+// makes the key of those who wait for jobs with that tag. No agent has such a key.
+const WatchJobs = "\t"
+
 // ParseJobStatus returns the status with the given interface name, except JobHidden.
 func ParseJobStatus(name string) (JobStatus, bool) {
 	i := slices.Index(jobStatusNames[:JobHidden], name)

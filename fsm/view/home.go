@@ -36,7 +36,8 @@ type Home struct {
 	TopicNotes []uint64    // of the newest knowledge of others in these topics, what does not concern the agent
 	LastWith   []Partner   // the most recent first
 	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days; not what concerns the agent
-	OpenJobs   []uint64    // of others
+	OpenJobs   []uint64    // of others; those that the reader wants, the last opened first
+	NewJobs    int         // of the wanted OpenJobs, the first were opened after Since
 	// How many are owed and to be delivered, whether listed or not, up to MaxCounted.
 	OwedByYouCount, OwedToYouCount, ToDeliverCount int
 }
@@ -73,6 +74,54 @@ type Preferences struct {
 	AgentKey   string // text.Fold of the name
 	OnlyProven bool   // leaves out entries whose writer has not proven the name
 	ByKey      bool   // the reader has the agent's key: leaves out own open items that others may have made in its name
+	Jobs       *Wanted
+}
+
+// Wanted selects the open jobs that an agent wants. A nil pointer selects the newest of others.
+type Wanted struct {
+	TagKey string            // with this tag (text.FoldTag), or with one of several, see Or; empty means all
+	By     command.Signature // takes only jobs that this signer can take
+	Since  int64             // those that were opened after this instant are new
+}
+
+// wantedPages bounds the pages of open jobs that are searched for wanted ones.
+const wantedPages = 8
+
+// wanted returns the open jobs that the reader wants and can take, the last opened first, and how
+// many of them are new. It ignores those that were opened after the instant until.
+func (v *View) wanted(p *Preferences, until int64) (seqs []uint64, fresh int, err error) {
+	w, s := v.writer(p.Jobs.By)
+	q := JobQuery{Status: state.JobOpen, TagKey: p.Jobs.TagKey, Limit: command.MaxList}
+	opened := make(map[uint64]int64)
+	for range wantedPages {
+		page, next, err := v.ListJobs(q)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, seq := range page {
+			job, stored, can := canTake(s, seq, w)
+			shown, err := v.shows(p, seq)
+			if err = cmp.Or(err, s.err); err != nil {
+				return nil, 0, err
+			}
+			at := job.CreatedAt
+			if steps := state.StepsOf(stored.Steps); len(steps) > 0 {
+				at = steps[len(steps)-1].At
+			}
+			if can && shown && at <= until {
+				seqs, opened[seq] = append(seqs, seq), at
+			}
+		}
+		if q.Before = next; next == 0 || len(seqs) >= command.MaxList {
+			break
+		}
+	}
+	slices.SortStableFunc(seqs, func(a, b uint64) int { return cmp.Compare(opened[b], opened[a]) })
+	seqs = seqs[:min(len(seqs), command.MaxOpenJobs)]
+	for fresh < len(seqs) && opened[seqs[fresh]] > p.Jobs.Since {
+		fresh++
+	}
+	return seqs, fresh, nil
 }
 
 // maxOwnRead is how many of its own open items are read to find those that an agent made with proof.
@@ -154,7 +203,7 @@ func (v *View) fill(h *Home, rows *home.Lists, p *Preferences, since int64, seen
 	if err := v.fillOwed(h, rows, p.ByKey || p.OnlyProven); err != nil {
 		return err
 	}
-	if err := v.fillWaiting(h, agentKey); err != nil {
+	if err := v.fillWaiting(h, p); err != nil {
 		return err
 	}
 	if some {
@@ -190,9 +239,14 @@ func (v *View) newestOfOthers(agentKey string, first uint64) ([]uint64, error) {
 	return newestOf(append(seqs, found...), command.MaxNew), err
 }
 
-// HasFor reports whether Home's ForYou has an entry after since, or more than a page of them,
-// whether left out or not.
+// HasFor reports whether Home has news: a wanted job that is new, an entry after since in ForYou,
+// or more than a page of them, whether left out or not.
 func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
+	if p.Jobs != nil {
+		if _, fresh, err := v.wanted(p, math.MaxInt64); err != nil || fresh > 0 {
+			return err == nil, err
+		}
+	}
 	first, some, err := v.FirstAfter(since)
 	if err != nil || !some {
 		return false, err
@@ -369,17 +423,21 @@ func (v *View) HiddenOf(agentKey string, limit int) (seqs []uint64, err error) {
 }
 
 // fillWaiting lists what waits for anybody but the agent.
-func (v *View) fillWaiting(h *Home, agentKey string) error {
+func (v *View) fillWaiting(h *Home, p *Preferences) error {
 	least, some, err := v.within(h, waitingWindow)
 	if err != nil {
 		return err
 	}
 	if some {
-		if h.Waiting, err = v.waitingList(home.PartAsked, agentKey, least, command.MaxWaiting, h.concerns); err != nil {
+		if h.Waiting, err = v.waitingList(home.PartAsked, p.AgentKey, least, command.MaxWaiting, h.concerns); err != nil {
 			return err
 		}
 	}
-	h.OpenJobs, err = v.waitingList(home.PartOpen, agentKey, 0, command.MaxOpenJobs, h.concerns)
+	if p.Jobs != nil {
+		h.OpenJobs, h.NewJobs, err = v.wanted(p, h.Now)
+		return err
+	}
+	h.OpenJobs, err = v.waitingList(home.PartOpen, p.AgentKey, 0, command.MaxOpenJobs, h.concerns)
 	return err
 }
 

@@ -39,6 +39,18 @@ func (v *View) job(row []byte) (Job, error) {
 	return j, nil
 }
 
+// Tags returns the tags of an entry.
+func (v *View) Tags(seq uint64) (tags []string, err error) {
+	err = v.row(seq, func(row []byte) error {
+		o, err := state.OutlineOf(row)
+		if err == nil {
+			tags, err = o.Tags()
+		}
+		return err
+	})
+	return tags, err
+}
+
 // append appends the members of the job's state.
 func (j *Job) append(dst []byte) []byte {
 	dst = append(append(dst, `,"status":"`...), j.Status.String()...)

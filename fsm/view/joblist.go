@@ -125,13 +125,11 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 			return nil, err
 		}
 		for _, seq := range seqs {
-			id := state.FormatID(state.TypeJob, seq)
 			if !listed[seq] || len(ids) == command.MaxCandidates {
 				continue
 			}
-			_, _, found := home.TakeProblems(s, id, w)
-			if len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims}) {
-				ids = append(ids, id)
+			if _, _, can := canTake(s, seq, w); can {
+				ids = append(ids, state.FormatID(state.TypeJob, seq))
 			}
 		}
 		if s.err != nil {
@@ -139,6 +137,12 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 		}
 	}
 	return ids, nil
+}
+
+// canTake reports whether a signer can take a job as the next one, now or with fewer claims.
+func canTake(s state.Facts, seq uint64, w *state.Writer) (job state.EntryRow, stored state.JobRow, can bool) {
+	job, stored, found := home.TakeProblems(s, state.FormatID(state.TypeJob, seq), w)
+	return job, stored, len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims})
 }
 
 // jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.

@@ -66,21 +66,29 @@ func TestHomeWithASkewedClock(t *testing.T) {
 	})
 }
 
-// waitAt has an agent wait at a node for what comes after an instant. It returns
+// waitAt has an agent wait at a node for what comes after an instant, also any job. It returns
 // once the call is held; the answer comes on the channel.
 func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 	c.t.Helper()
 	answer := make(chan string, 1)
 	go func() {
 		// The client gives up before the server would answer by itself.
-		h, err := home(c.Nodes[i], agent, since, time.Minute)
-		if err != nil {
+		var h struct {
+			ForYou, OpenJobs []struct {
+				ID  string
+				Why string
+				New bool
+			}
+		}
+		if _, err := c.Nodes[i].GetJSON(fmt.Sprintf("/api/home?for=%s&since=%d&wait=60&jobs=any", agent, since), &h); err != nil {
 			answer <- err.Error()
 			return
 		}
 		var ids []string
-		for _, item := range h.ForYou {
-			ids = append(ids, item.ID)
+		for _, item := range append(h.ForYou, h.OpenJobs...) {
+			if item.Why != "" || item.New {
+				ids = append(ids, item.ID)
+			}
 		}
 		answer <- strings.Join(ids, " ")
 	}()
@@ -105,6 +113,19 @@ func TestHomeWaitsOnEveryNode(t *testing.T) {
 			c.MustPublish((i+1)%len(c.Nodes), nodetest.Post{Body: "This is for somebody else."})
 			a := c.MustPublish((i+2)%len(c.Nodes), nodetest.Post{Body: "This is for @" + agent})
 			check.Equal(t, <-answer, a.Entry.ID, "waiting at node %d", i)
+			answer = c.waitAt((i+1)%len(c.Nodes), agent, a.Entry.CreatedAt)
+			var posted struct{ Job struct{ ID string } }
+			must.Get(c.Nodes[i].PostJSON("/api/jobs", map[string]any{"agent": "poster", "title": "Count the boats", "body": "At noon."}, &posted))(t)
+			check.Equal(t, <-answer, posted.Job.ID, "waiting for a job posted at node %d", i)
+			var claimed struct{ Claim struct{ CreatedAt int64 } }
+			act := map[string]any{"agent": "eve", "action": "claim", "job_id": posted.Job.ID}
+			must.Get(c.Nodes[i].PostJSON("/api/jobs", act, &claimed))(t)
+			answer = c.waitAt((i+2)%len(c.Nodes), agent, claimed.Claim.CreatedAt)
+			act["action"] = "release"
+			must.Get(c.Nodes[i].PostJSON("/api/jobs", act, &posted))(t)
+			check.Equal(t, <-answer, posted.Job.ID, "waiting for a job given back at node %d", i)
+			act["agent"], act["action"] = "poster", "close" // nobody waits for it any more
+			must.Get(c.Nodes[i].PostJSON("/api/jobs", act, &posted))(t)
 		}
 		leader := c.WaitLeader()
 		at, from := (leader+1)%len(c.Nodes), (leader+2)%len(c.Nodes)

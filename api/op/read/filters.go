@@ -16,7 +16,7 @@ var repeated = []string{"agent", "tag"}
 
 // ReadNames reads the filters by kind and by name.
 func (l *Params) ReadNames() {
-	l.Query.Kind = l.several("kind", command.MaxName, func(s string) string {
+	l.Query.Kind = l.Several("kind", command.MaxName, func(s string) string {
 		kind, note, problem := wire.ParseKind(s)
 		if problem != "" {
 			l.Problems.Add("kind", "%s", problem)
@@ -35,28 +35,28 @@ func (l *Params) ReadNames() {
 
 // ReadChannels reads the filter by channel.
 func (l *Params) ReadChannels() {
-	l.Query.Channel = l.several("channel", wire.MaxRawName, func(s string) string {
+	l.Query.Channel = l.Several("channel", wire.MaxRawName, func(s string) string {
 		return l.Name("channel", text.ChannelName(s), command.MaxChannel)
 	})
 }
 
 // ReadAgents reads the filter by author.
 func (l *Params) ReadAgents() {
-	l.Query.AgentKey = l.several("agent", wire.MaxRawName, func(s string) string {
+	l.Query.AgentKey = l.Several("agent", wire.MaxRawName, func(s string) string {
 		return text.Fold(l.Name("agent", text.AgentName(s), command.MaxName))
 	})
 }
 
 // ReadTags reads the filter by tag.
 func (l *Params) ReadTags() {
-	l.Query.TagKey = l.several("tag", command.MaxTag, func(s string) string {
+	l.Query.TagKey = l.Several("tag", command.MaxTag, func(s string) string {
 		return text.FoldTag(strings.TrimPrefix(s, "#"))
 	})
 }
 
-// several reads a filter that may have several values, and joins these with view.Or, sorted.
+// Several reads a filter that may have several values, and joins these with view.Or, sorted.
 // convert returns an empty string for a value with a problem.
-func (l *Params) several(field string, longest int, convert func(s string) string) string {
+func (l *Params) Several(field string, longest int, convert func(s string) string) string {
 	sent, _ := l.Doc.Get(field).(string)
 	texts := l.all(field)
 	if list, is := wire.ReadTexts(sent); texts == nil && is {

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -37,7 +38,7 @@ const (
 )
 
 // homeParams are the parameters of home.
-var homeParams = []string{"for", "since", "wait", "brief", "only_proven", "consistency", "min_index"}
+var homeParams = []string{"for", "since", "wait", "jobs", "brief", "only_proven", "consistency", "min_index"}
 
 // homeCall is a request for home.
 type homeCall struct {
@@ -45,6 +46,7 @@ type homeCall struct {
 	key   string // folded
 	since int64  // milliseconds since the epoch; negative if it is absent or relative, see view.View.Instant
 	wait  time.Duration
+	jobs  string // the open jobs that the agent wants, as the next call says it; empty without a choice
 	notes []string
 	again bool // since was given: earlier items were shown before
 	brief bool // ids and counts alone
@@ -86,7 +88,16 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 	h.brief = l.Flag("brief")
 	h.prefs.OnlyProven = l.Flag("only_proven")
 	h.wait = l.Wait()
+	if tags := l.Several("jobs", command.MaxTag, text.FoldTag); tags != "" {
+		h.jobs, h.prefs.Jobs = strings.ReplaceAll(tags, view.Or, ","), &view.Wanted{TagKey: tags, Since: -1}
+		if slices.Contains(strings.Split(tags, view.Or), anyJob) {
+			h.jobs, h.prefs.Jobs.TagKey = anyJob, ""
+		}
+	}
 }
+
+// anyJob is the value of jobs for all open jobs.
+const anyJob = "any"
 
 // home answers a request whose parameters have no problems.
 func home(c *op.Call, h *homeCall) error {
@@ -94,6 +105,14 @@ func home(c *op.Call, h *homeCall) error {
 	if h.since > now {
 		catchUp(c, h.since)
 		now = c.View().Time()
+	}
+	h.prefs.AgentKey = h.key
+	if h.prefs.Jobs != nil {
+		proof := c.Proof()
+		h.prefs.Jobs.By = command.Signature{AgentKey: h.key, Proof: &proof}
+		if h.again {
+			h.prefs.Jobs.Since = h.since
+		}
 	}
 	switch {
 	case h.since == -1:
@@ -105,7 +124,6 @@ func home(c *op.Call, h *homeCall) error {
 		_, _, err := answerHome(c, h, now)
 		return err
 	}
-	h.prefs.AgentKey = h.key
 	if key := c.BearerKey(); key != "" {
 		var err error
 		if h.prefs.ByKey, err = c.View().HasKey(h.key, op.HashSecret(key)); err != nil {
@@ -120,7 +138,7 @@ func home(c *op.Call, h *homeCall) error {
 	view := c.View()
 	// The key has all that home depends on, except time: the value begins with the instant up to which
 	// its tag is valid.
-	key := fmt.Appendf(nil, "%s %d %t %s %d", h.key, given, h.brief, view.ClusterID(), view.Version())
+	key := fmt.Appendf(nil, "%s %d %t %s %d %s", h.key, given, h.brief, view.ClusterID(), view.Version(), h.jobs)
 	// It has no notes, no preferences, and no default since that moved while the call waited.
 	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
 	if keep {
@@ -157,10 +175,16 @@ func catchUp(c *op.Call, since int64) {
 	}
 }
 
-// waitForNews waits until news after since concern the agent, the time is over, the client leaves,
-// or the node has no room for the wait. It holds no view meanwhile.
+// waitForNews waits until news after since concern the agent or a job opens that it wants, the time
+// is over, the client leaves, or the node has no room for the wait. It holds no view meanwhile.
 func waitForNews(c *op.Call, h *homeCall) error {
-	wake, stop := c.Env.Backend.Watch(h.key)
+	keys := []string{h.key}
+	if jobs := h.prefs.Jobs; jobs != nil {
+		for tag := range strings.SplitSeq(jobs.TagKey, view.Or) {
+			keys = append(keys, state.WatchJobs+tag)
+		}
+	}
+	wake, stop := c.Env.Backend.Watch(keys...)
 	defer stop()
 	ctx, done := c.Wait(h.wait)
 	defer done()

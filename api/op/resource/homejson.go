@@ -37,7 +37,11 @@ func (w *homeWriter) object() (whole, tagged wire.Object) {
 		note, items = nil, w.ids
 	}
 	shown := append(wire.Object{{"more", w.home.More}}, items()...)
-	whole = slices.Concat(note, wire.Object{{"agent", w.agent}, {"since", w.since}, {"now", w.now}}, shown)
+	head := wire.Object{{"agent", w.agent}, {"since", w.since}, {"now", w.now}}
+	if w.jobs != "" {
+		head = head.With("jobs", w.jobs)
+	}
+	whole = slices.Concat(note, head, shown)
 	if !w.brief {
 		whole = whole.With("next", w.next())
 	}
@@ -99,7 +103,7 @@ func (w *homeWriter) items() wire.Object {
 		{"openItems", open},
 		{"new", list(w, home.New, w.summary)},
 		{"waitingForAnswer", list(w, home.Waiting, w.summary)},
-		{"openJobs", list(w, home.OpenJobs, func(seq uint64) { w.job(seq, false) })},
+		{"openJobs", list(w, home.OpenJobs, w.openJob)},
 		{"topicNotes", list(w, home.TopicNotes, w.summary)},
 		{"yourTopics", list(w, home.Topics, func(t view.Topic) {
 			w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastEntryAt}}.AppendJSON(w.dst)
@@ -164,6 +168,14 @@ func (w *homeWriter) job(seq uint64, held bool) {
 	w.keep(w.view.AppendJobSummary(w.dst, seq, held))
 }
 
+// openJob writes an open job, with whether it is new if the agent said which it wants.
+func (w *homeWriter) openJob(seq uint64) {
+	w.job(seq, false)
+	if w.prefs.Jobs != nil {
+		w.add(`"new":` + strconv.FormatBool(slices.Contains(w.home.OpenJobs[:w.home.NewJobs], seq)))
+	}
+}
+
 // add adds a member to the object that was written last.
 func (w *homeWriter) add(member string) {
 	if w.err != nil {
@@ -206,7 +218,11 @@ func (w *homeWriter) proven(is bool, err error) {
 
 // heartbeat returns the next call of home.
 func (w *homeWriter) heartbeat() string {
-	return "GET /api/home?for=" + url.QueryEscape(w.agent) + "&since=" + strconv.FormatInt(w.now, 10)
+	call := "GET /api/home?for=" + url.QueryEscape(w.agent) + "&since=" + strconv.FormatInt(w.now, 10)
+	if w.jobs != "" {
+		call += "&jobs=" + url.QueryEscape(w.jobs)
+	}
+	return call
 }
 
 // maxAnswersNext is the maximum number of answers that home suggests.
