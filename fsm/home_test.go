@@ -400,7 +400,7 @@ func TestWatchOpenedJobs(t *testing.T) {
 	watched := map[string]<-chan struct{}{}
 	for _, tag := range []string{"", "french", "german"} {
 		wake, stop := r.Watch("ada", state.WatchJobs+tag)
-		defer stop()
+		t.Cleanup(stop)
 		watched[tag] = wake
 	}
 	posted := postJob("bob")

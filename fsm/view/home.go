@@ -101,7 +101,7 @@ func (v *View) wanted(p *Preferences, until int64) (seqs []uint64, fresh int, er
 		for _, seq := range page {
 			job, stored, can := canTake(s, seq, w)
 			shown, err := v.shows(p, seq)
-			if err = cmp.Or(err, s.err); err != nil {
+			if err := cmp.Or(err, s.err); err != nil {
 				return nil, 0, err
 			}
 			at := job.CreatedAt
