@@ -236,8 +236,11 @@ func TestMetricsShowRaftAndNode(t *testing.T) {
 	res := must.Get(http.Get("http://" + n.HTTPAddr() + "/metrics"))(t)
 	defer func() { _ = res.Body.Close() }()
 	body := must.Get(io.ReadAll(res.Body))(t)
-	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
+	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply ", "raft_commitTime_count ", "raft_boltdb_storeLogs_count "} {
 		check.Contains(t, string(body), line, "metrics")
+	}
+	if strings.Contains(string(body), "raft_boltdb_logSize") {
+		t.Error("what Raft measures for each log entry and nobody reads is exported")
 	}
 }
 
