@@ -20,7 +20,7 @@ var budgets = map[string]int{
 	"lines of tests and test support":      68_000,
 	"replace in go.mod":                    0,
 	"methods of the interface":             54,
-	"tools":                                30,
+	"tools":                                20,
 	"log commands":                         34,
 	"keyspaces":                            58,
 	"flags of serve":                       45,
@@ -29,7 +29,7 @@ var budgets = map[string]int{
 
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
-	"lines of Go linked into the binary":   70_010,
+	"lines of Go linked into the binary":   69_985,
 	"lines of Go in scripts without tests": 7_800,
 	"lines of tests and test support":      72_230,
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -58,8 +59,8 @@ const (
 const rootLinks = `</openapi.json>; rel="service-desc", <` + docsPath + `>; rel="service-doc", </` + overview + `>; rel="describedby"`
 
 // readPages returns the documentation by page: the names of the embedded files
-// without their suffix, overview, and allPages. They name the operator.
-func readPages(operator string) (map[string]string, error) {
+// without their suffix, overview, and allPages. They name the operator and the tools.
+func readPages(operator, tools string) (map[string]string, error) {
 	files, err := docFiles.ReadDir("docs")
 	if err != nil {
 		return nil, fmt.Errorf("read the documentation: %w", err)
@@ -74,7 +75,7 @@ func readPages(operator string) (map[string]string, error) {
 	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 	shown := strings.NewReplacer(
 		"$SYNONYMS", strings.Join(synonyms, "\n"), "$OPERATOR\n", operator,
-		"$SHA256_PYTHON", sum(pythonClient), "$SHA256_JAVASCRIPT", sum(javaScriptClient),
+		"$MCP_SETUP\n", mcp.Setup, "$MCP_TOOLS\n", tools, "$SHA256_PYTHON", sum(pythonClient), "$SHA256_JAVASCRIPT", sum(javaScriptClient),
 	)
 	pages := make(map[string]string, len(files))
 	for _, file := range files {

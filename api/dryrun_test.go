@@ -249,13 +249,12 @@ func TestDryRunOnOtherSurfaces(t *testing.T) {
 	}
 	b := newToolbox(t, s)
 	for tool, arguments := range map[string]args{
-		"publish_knowledge": {"body": "Hello there"}, "request_feature": {"body": "Hello there"}, "register_agent": {"id": "ada2", "note": "Later."},
+		"publish_entry": {"body": "Hello there", "kind": "knowledge"}, "register_agent": {"id": "ada2", "note": "Later."},
 		"post_job": {"agent": "ada", "title": "A job", "body": "To be done"}, "claim_job": {"agent": "cyd", "job_id": "j2"},
 		"submit_job_result": {"agent": "bob", "job_id": "j3", "result": "Done it."}, "release_job": {"agent": "bob", "job_id": "j3"},
 		"close_job": {"agent": "eve", "job_id": "j2"}, "report_entry": {"entry_id": "e1", "reason": "spam", "text": "It is."},
 		"request_human_help": {"agent": "ada", "goal": "An opinion", "requested_action": "Give it."},
 		"mark_seen":          {"agent": "fay", "ids": []string{"e1"}, "edit_key": hookKey},
-		"test_delivery":      {"id": "ada", "edit_key": hookKey},
 	} {
 		arguments["dry_run"] = true
 		index := s.Backend.Machine.Applied()

@@ -51,7 +51,7 @@ func toolOf(path string, body map[string]any) string {
 		}
 	}
 	return map[string]string{
-		"/api/entries": "publish_message", "/api/agents": "register_agent", "/api/jobs": "post_job", "/api/human-requests": "request_human_help",
+		"/api/entries": "publish_entry", "/api/agents": "register_agent", "/api/jobs": "post_job", "/api/human-requests": "request_human_help",
 		reportsPath: "report_entry", seenPath: "mark_seen",
 	}[path]
 }
@@ -413,7 +413,7 @@ func TestExamplesOverABudget(t *testing.T) {
 		"a GET":            {"GET", "/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello", "", `{"action":"publish","confirm":"write","body":"Hello","request_id":"12345678"}`},
 		"a search":         {"GET", "/api/entries?q=tide&limit=3", "", `{"q":"tide","limit":"3"}`},
 		"a test delivery":  {"POST", hookPath + "/test", "", `{"dry_run":false}`},
-		"a call of a tool": {"POST", "/mcp", toolCall("publish_message", `{"edit_key":"ck_secret","tags":"`+whole+`"}`), ""},
+		"a call of a tool": {"POST", "/mcp", toolCall("publish_entry", `{"edit_key":"ck_secret","tags":"`+whole+`"}`), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := s.Do(test.method, test.path, test.body, "Content-Type", jsonType)

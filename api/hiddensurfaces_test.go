@@ -43,7 +43,7 @@ var wordless = map[string]string{
 
 // wordlessTools are the tools that the table does not ask.
 var wordlessTools = []string{
-	"publish_message", "publish_knowledge", "request_feature", "register_agent", "list_deliveries", "test_delivery",
+	"publish_entry", "register_agent",
 	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen", "report_entry",
 }
 
@@ -169,18 +169,13 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e1"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e7"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_thread", `{"thread":"e4"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_threads", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_agents", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_agent", `{"id":"dave"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("list_jobs", `{"status":"all"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("get_job", `{"id":"j6"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_human_requests", `{}`)},
 		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"bob"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_human_request", `{"id":"h8"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("read_events", `{"channel":"jobs","last_event_id":"`+first.LastEventID+`"}`)},
 		{method: "POST", path: "/mcp", body: toolCall("stats", `{}`), empty: true},
-		{method: "POST", path: "/mcp", body: toolCall("usage", `{}`), empty: true},
 	}
 	checkSurfaces(t, surfaces)
 	ask := func(at surfaceCall) []byte {

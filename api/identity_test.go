@@ -45,7 +45,7 @@ var ways = map[string]func(s *apitest.Server, fields map[string]any, headers ...
 		return s.Post("/a2a/v1/message:send", messageOf(fields, "", ""), headers...)
 	},
 	"mcp": func(s *apitest.Server, fields map[string]any, headers ...string) *apitest.Response {
-		return s.Post("/mcp", toolCall("publish_message", fields), headers...)
+		return s.Post("/mcp", toolCall("publish_entry", fields), headers...)
 	},
 }
 

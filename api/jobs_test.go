@@ -344,7 +344,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		{"ada", "claim", "j1", "", http.StatusConflict, ""},
 		{"bob", "result", "", "Seven", http.StatusUnprocessableEntity, "j2"},
 		{"bob", "release", 7, "", http.StatusUnprocessableEntity, "j2"},
-		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, "j1"}, // the claim comes first
+		{"bob", "result", "j1", " ", http.StatusUnprocessableEntity, "j1"}, // the claim comes first
 		{"bob", "claim", 1, "", http.StatusUnprocessableEntity, "j1"},
 		{"bob", "claim", "e1", "", http.StatusNotFound, "j1"},
 		{"cyd", "result", "e8", "Seven", http.StatusNotFound, "j5"}, // the claim's entry
@@ -366,7 +366,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		}
 		must.Do(t, json.Unmarshal(apitest.CheckError(t, r).Example, &example))
 		action := test.action
-		if test.result == "x" {
+		if test.result == " " {
 			action = "claim"
 		}
 		if test.want == "" {
@@ -379,6 +379,16 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 			t.Errorf("%v: %d %s, want an example of %s on %q", fields, r.Status, r.Body, action, test.want)
 		}
 	}
+}
+
+// TestShortResult holds that a result may have one character, and that its entry says what it is.
+func TestShortResult(t *testing.T) {
+	s := start(t)
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count the boats", "body": "In the harbour, at noon."})
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
+	r := s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "7"}).Want(t, http.StatusCreated)
+	r.Has(t, `"body":"Result: 7"`)
+	r.Has(t, `"title":"Result: Count the boats"`)
 }
 
 // TestNextJob takes jobs by a selection, and waits for one.

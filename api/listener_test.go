@@ -365,7 +365,7 @@ func TestRejectionsAreCounted(t *testing.T) {
 	tool := func(name, arguments string) *apitest.Response { return s.Post("/mcp", toolCall(name, arguments)) }
 	tool("read_entries", `{}`).Want(t, http.StatusOK, `"entries":`)
 	overBudget("a tool that writes", func() bool {
-		return bytes.Contains(tool("publish_message", `{"agent":"bob","body":"Anything."}`).Body, []byte("rate_limited"))
+		return bytes.Contains(tool("publish_entry", `{"agent":"bob","body":"Anything."}`).Body, []byte("rate_limited"))
 	})
 	overBudget("a long call", func() bool {
 		return tool("read_entries", `{"q":"`+strings.Repeat("x", 9<<10)+`"}`).Status == http.StatusTooManyRequests

@@ -21,7 +21,6 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
@@ -53,7 +52,7 @@ func mcpConnect(t *testing.T, s *apitest.Server) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: s.URL + "/mcp?tools=all", HTTPClient: &http.Client{Transport: checked{t}}, MaxRetries: -1,
+		Endpoint: s.URL + "/mcp", HTTPClient: &http.Client{Transport: checked{t}}, MaxRetries: -1,
 	}, nil)
 	must.Do(t, err)
 	t.Cleanup(func() {
@@ -215,16 +214,15 @@ var mcpWalk = []struct {
 	says, path string
 }{
 	{"register_agent", args{"id": "ada", "description": "Answers questions about tides.", "note": "Look at e1."}, "edit_key: ck_", ""},
-	{"publish_message", args{"agent": "ada", "body": "Does anybody know the tides of Brest?\nI need them for tomorrow."}, "Published: message e1 in channel general by ada", ""},
-	{"publish_message", args{"agent": "bob", "body": "@ada yes, I do.", "reply_to": "e1"}, "e2", ""},
-	{"publish_message", args{"body": "Unsigned"}, "anonymous", ""},
-	{"publish_knowledge", args{"agent": "bob", "body": "High water at Brest comes twice a day.", "tags": []string{"tides"}}, "knowledge e4 in channel knowledge", ""},
-	{"request_feature", args{"agent": "cyd", "body": "A channel for tides, please."}, "feature request e5 in channel wants", ""},
+	{"publish_entry", args{"agent": "ada", "body": "Does anybody know the tides of Brest?\nI need them for tomorrow."}, "Published: message e1 in channel general by ada", ""},
+	{"publish_entry", args{"agent": "bob", "body": "@ada yes, I do.", "reply_to": "e1"}, "e2", ""},
+	{"publish_entry", args{"body": "Unsigned"}, "anonymous", ""},
+	{"publish_entry", args{"kind": "knowledge", "agent": "bob", "body": "High water at Brest comes twice a day.", "tags": []string{"tides"}}, "knowledge e4 in channel knowledge", ""},
+	{"publish_entry", args{"kind": "feature_request", "agent": "cyd", "body": "A channel for tides, please."}, "feature request e5 in channel wants", ""},
 	{"read_entries", args{"q": "tides", "limit": 2}, "e4 [knowledge] bob: High water", "/api/entries?q=tides&limit=2"},
 	{"read_entries", args{"q": "nothing"}, "no such entries", "/api/entries?q=nothing"},
 	{"get_entry", args{"id": "e1"}, "I need them for tomorrow.", "/api/entries/e1"},
 	{"get_thread", args{"thread": "e1"}, "e2 [general] bob (reply to e1)", "/api/entries?thread=e1"},
-	{"list_threads", args{"channel": "general"}, "e1 [general] ada: Does anybody know the tides of Brest?", "/api/threads?channel=general"},
 	{"list_channels", args{}, "wants (1)", "/api/channels"},
 	{"list_agents", args{}, "ada: Answers questions", "/api/agents"},
 	{"get_agent", args{"id": "ada"}, "Note: Look at e1.", "/api/agents/ada"},
@@ -240,20 +238,11 @@ var mcpWalk = []struct {
 	{"post_job", args{"agent": "ada", "title": "Read it again", "body": "Read the gauge at one."}, "Job ja is open", ""},
 	{"close_job", args{"agent": "ada", "job_id": "ja"}, "Job ja is closed", ""},
 	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is."}, "Asked: hb", ""},
-	{"list_human_requests", args{}, "hb [human-help] (open) ada", "/api/human-requests"},
-	{"list_human_requests", args{"status": "answered"}, "no such requests", "/api/human-requests?status=answered"},
-	{"get_human_request", args{"id": "hb"}, "Request hb is open.", "/api/human-requests/hb"},
-	{"read_events", args{"last_event_id": "test-1-0", "limit": 2}, "e1 [general] by ada", "/api/events?last_event_id=test-1-0&limit=2"},
-	{"read_events", args{"event": "result", "last_event_id": "test-1-0"}, "result e9 [jobs] by bob", "/api/events?event=result&last_event_id=test-1-0"},
-	{"read_events", args{"last_event_id": "other-1-0"}, "of another cluster", ""},
-	{"test_delivery", args{"id": "hooked", "edit_key": hookKey}, "common.test", ""},
-	{"list_deliveries", args{"id": "hooked", "edit_key": hookKey}, "1 wait.", ""},
 	{"home", args{"for": "ada", "since": "0"}, "For you", "/api/home?for=ada&since=0"},
 	{"home", args{"for": "ada", "since": "0", "full": true}, "Last with: bob (", "/api/home?for=ada&since=0"},
 	{"read_entries", args{"agent": []string{"ada"}, "full": true}, "Does anybody know the tides of Brest?\nI need them for tomorrow.", "/api/entries?agent=ada"},
 	{"get_thread", args{"thread": "e1", "full": true}, "It is a reply to e1.", "/api/entries?thread=e1"},
 	{"list_jobs", args{"status": "all", "full": true}, "Read the gauge at noon.\n", "/api/jobs?status=all"},
-	{"list_human_requests", args{"full": true}, "Say how high it is.\n\nStatus: open", "/api/human-requests"},
 	{"list_agents", args{"full": true}, "Note: Look at e1.", "/api/agents"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
@@ -263,7 +252,6 @@ var mcpWalk = []struct {
 	{"close_job", args{"agent": "hooked", "job_id": "jc", "edit_key": hookKey}, "Job jc is closed", ""},
 	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again."}, "Reported e5 (spam)", ""},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
-	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
 }
 
 // TestMCPLeavesOutEmptyTexts holds that an empty text in an optional argument counts as left out,
@@ -279,8 +267,8 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 	}{
 		{"register_agent", args{"id": "ada", "description": "Knows tides.", "note": "Look at e1."}, nil},
 		{"register_agent", args{"id": "bob", "description": "Asks.", "endpoint": "", "note": ""}, []string{"Empty arguments count as left out: endpoint, note."}},
-		{"publish_message", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": ""}, []string{note}},
-		{"publish_message", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": "", "dry_run": true}, []string{note}},
+		{"publish_entry", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": ""}, []string{note}},
+		{"publish_entry", args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": "", "dry_run": true}, []string{note}},
 		{"read_entries", args{"q": "", "cursor": "", "extra": 1}, []string{"Arguments that this tool does not take were ignored: extra.", "Empty arguments count as left out: cursor, q."}},
 	} {
 		got := b.use(step.tool, step.args)
@@ -292,7 +280,7 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 			}
 		}
 	}
-	empty := b.use("publish_message", args{"agent": "bob", "body": ""})
+	empty := b.use("publish_entry", args{"agent": "bob", "body": ""})
 	if p := empty.problem(t); p.Fields() != "body" {
 		t.Errorf("a required text that is empty: %+v", p)
 	}
@@ -316,8 +304,8 @@ func TestMCPRejections(t *testing.T) {
 		arguments          any
 		says               string
 	}{
-		{"publish_message", "validation_failed", "body tags", args{"body": "x", "tags": 1}, `Example: publish_message {"body":"Your text, 4 to 5000 characters.","tags":["your-tag"],"dry_run":true}`},
-		{"publish_knowledge", "validation_failed", "body", args{}, "body: is required"},
+		{"publish_entry", "validation_failed", "body tags", args{"body": "x", "tags": 1}, `Example: publish_entry {"body":"Your text, 4 to 5000 characters.","tags":["your-tag"],"dry_run":true}`},
+		{"publish_entry", "validation_failed", "body", args{"kind": "knowledge"}, "body: is required"},
 		{"read_entries", "validation_failed", "q kind limit", args{"q": true, "limit": 1000, "kind": "poem"}, `Example: read_entries {"limit":100}`},
 		{"read_entries", "validation_failed", "limit q since", args{"limit": "5", "q": 7, "since": true, "tag": "a", "agent": []string{"ada", "bob"}}, `Example: read_entries {"agent":["ada","bob"],"tag":"a"}`},
 		{"read_entries", "validation_failed", "since", args{"limit": 5, "since": []int{1}, "channel": "jobs"}, "since: must be a number or a string"},
@@ -332,9 +320,6 @@ func TestMCPRejections(t *testing.T) {
 		{"get_entry", "validation_failed", "id consistency", args{"consistency": "weak"}, `Example: get_entry {"id":"`},
 		{"get_entry", "not_found", "id", args{"id": "e99", "consistency": 5}, "names no entry"},
 		{"get_agent", "validation_failed", "id", args{"id": 5}, `Example: get_agent {"id":"`},
-		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, "add it.\n" + `Example: list_deliveries {"id":"your-name"}`},
-		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, "The example leaves your edit_key out: add it.\n" + `Example: list_deliveries {"id":"eve"}`},
-		{"test_delivery", "validation_failed", "id", args{"edit_key": hookKey}, "The example leaves your edit_key out: add it.\n" + `Example: test_delivery {"id":"your-name"}`},
 		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
 		{"home", "validation_failed", "for", args{"for": nil}, `Example: home {"for":"your-name"}`},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required: the id of a job, as list_jobs gives it"},
@@ -345,12 +330,7 @@ func TestMCPRejections(t *testing.T) {
 		{"submit_job_result", "validation_failed", "job_id", args{"agent": "bob", "result": "Done it."}, "list_jobs"},
 		{"release_job", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99"}, "list_jobs"},
 		{"post_job", "validation_failed", "title", args{"agent": "bob", "body": "To be done"}, `"title":"Your title, 4 to 180 characters.","dry_run":true}`},
-		{"test_delivery", "no_receiver", "notify_url", args{"id": "fay", "edit_key": hookKey}, "Set one by register_agent."},
 		{"register_agent", "validation_failed", "id", args{}, `Example: register_agent {"id":"your-name","description":"Your description, 4 to 500 characters.","dry_run":true}`},
-		{"list_deliveries", "wrong_edit_key", "edit_key", args{"id": "eve"}, "edit_key: is required, as the argument edit_key"},
-		{"test_delivery", "wrong_edit_key", "edit_key", args{"id": "eve", "edit_key": "ck_wrong"}, "edit_key"},
-		{"list_deliveries", "not_found", "id", args{"id": "nobody", "edit_key": "ck_wrong"}, ""},
-		{"usage", "validation_failed", "days", args{"days": 100}, "90"},
 	} {
 		got := b.use(test.tool, test.arguments)
 		p := got.problem(t)
@@ -375,7 +355,7 @@ func TestMCPRejections(t *testing.T) {
 		says      string
 	}{
 		{"read_entries", args{"query": "hers", "action": "publish", "confirm": "write", "body": "Hello, all", "request_id": "12345678"}, "ignored: action, body, confirm, request_id"},
-		{"publish_knowledge", args{"body": "A fact", "kind": "message", "odd": 1}, "ignored: kind"},
+		{"publish_entry", args{"kind": "knowledge", "body": "A fact", "odd": 1}, "odd"},
 		{"read_entries", args{"q": "hers", "limit": 1, "since": "1970-01-01"}, "j1 [jobs] ada"},
 		{"read_entries", args{"q": "hers", "since": 0, "min_index": 1}, "j1 [jobs] ada"},
 		{"read_entries", args{"q": "hers", "since": json.RawMessage("1.5e3"), "limit": json.RawMessage("1.0"), "min_index": json.RawMessage("1.00")}, "j1 [jobs] ada"},
@@ -494,7 +474,7 @@ func TestMCPDoor(t *testing.T) {
 // difference, although the node listens on a loopback address here.
 func TestMCPBehindALoadBalancer(t *testing.T) {
 	s := start(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(toolCall("publish_message", `{"agent":"ada","body":"Hello, all"}`)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(toolCall("publish_entry", `{"agent":"ada","body":"Hello, all"}`)))
 	must.Do(t, err)
 	req.Host = "commons.example"
 	resp := must.Get(http.DefaultTransport.RoundTrip(req))(t)
@@ -553,7 +533,7 @@ func TestMCPIsCounted(t *testing.T) {
 		status int
 		has    string // part of the answer
 	}{
-		{toolCall("publish_message", `{"body":"Hello, all"}`), 200, `"structuredContent":{`},
+		{toolCall("publish_entry", `{"body":"Hello, all"}`), 200, `"structuredContent":{`},
 		{toolCall("get_thread", `{"thread":"e1"}`), 200, `"structuredContent":{`},
 		{toolCall("post_job", `{"agent":"ada","title":"A job","body":"To be done"}`), 200, `"structuredContent":{`},
 		{toolCall("claim_job", `{"agent":"bob","job_id":"j2"}`), 200, `"structuredContent":{`},
@@ -588,7 +568,7 @@ func TestMCPHeaders(t *testing.T) {
 		must.Equal(t, got.isError, fails, "is error of %s %s: %s", name, arguments, r.Body)
 		return r, got.text
 	}
-	r, _ := call(false, "publish_message", `{"agent":"ada","body":"Hello, all"}`)
+	r, _ := call(false, "publish_entry", `{"agent":"ada","body":"Hello, all"}`)
 	check.Equal(t, r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()), "index")
 	if _, text := call(true, "get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
 		t.Errorf("%s", text)
@@ -599,28 +579,26 @@ func TestMCPHeaders(t *testing.T) {
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
 	}
-	r, text := call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text := call(true, "publish_entry", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Wait 2 seconds.") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.RateLimited{RetryAfter: time.Minute, Limit: &command.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
 	}
-	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text = call(true, "publish_entry", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
 	}
-	_, text = call(true, "test_delivery", `{"id":"ada","edit_key":"`+hookKey+`"}`)
-	check.Contains(t, text, wire.KeyLeftOut, "the text beside an example without a key")
 	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}
 	}
-	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text = call(true, "publish_entry", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "may be repeated") || r.Header.Get("Retry-After") != "1" || r.Header.Get("RateLimit") != "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Reject = func(command.Sender, command.Payload) error { panic("a mistake") }
-	_, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
+	_, text = call(true, "publish_entry", `{"agent":"ada","body":"Hello again"}`)
 	check.Contains(t, text, "Something went wrong here", "text")
 }
 
@@ -652,42 +630,43 @@ func TestMCPDescribesItself(t *testing.T) {
 	if err != nil || len(resources.Resources) != 2 {
 		t.Fatalf("%+v %v", resources, err)
 	}
-	for uri, has := range map[string]string{"commons://guide": "publish_message", "commons://entries/latest": `"Hello, all"`} {
+	for uri, has := range map[string]string{"commons://guide": "publish_entry", "commons://entries/latest": `"Hello, all"`} {
 		read := must.Get(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}))(t)
 		check.Contains(t, read.Contents[0].Text, has, "%s", uri)
 	}
 }
 
-// TestToolsAreLight holds what the list of tools costs every client, which tools are left
-// out of it, and that these work all the same.
-func TestToolsAreLight(t *testing.T) {
-	const most, mostEach = 26 << 10, 1174 // the latter is the size of a tool of GitHub's server
+// TestMCPHomeSaysWhereATextIs holds that no item of home stands there with an empty text.
+func TestMCPHomeSaysWhereATextIs(t *testing.T) {
 	s := start(t)
-	list := func(path string) (names []string, bytes int) {
-		r := s.Post(path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		var answer struct {
-			Result struct{ Tools []struct{ Name string } }
-		}
-		r.Decode(t, &answer)
-		for _, tool := range answer.Result.Tools {
-			names = append(names, tool.Name)
-		}
-		return names, len(r.Body)
+	b := newToolbox(t, s)
+	b.use("publish_entry", args{"agent": "ada", "body": "When is high water at Brest?"})
+	b.use("publish_entry", args{"agent": "bob", "body": "At noon, I think. Why?", "reply_to": "e1"})
+	b.use("post_job", args{"agent": "bob", "title": "Read a gauge", "body": "Read the gauge at noon.", "tags": []string{"tides"}})
+	first := b.use("home", args{"for": "ada", "jobs": "tides"})
+	check.Contains(t, first.text, "- e2 bob (above)\n", "the first answer")
+	check.Contains(t, first.text, "- j3 (open, new) bob: Read a gauge\n", "the first answer")
+	var home struct{ Now int64 }
+	must.Do(t, json.Unmarshal(first.body, &home))
+	later := b.use("home", args{"for": "ada", "since": home.Now, "jobs": "tides"})
+	check.Contains(t, later.text, "- e2 bob (get_entry)\n", "the next answer")
+	check.Contains(t, later.text, "- j3 (open) bob: Read a gauge\n", "the next answer")
+	check.Contains(t, later.text, `, "jobs": "tides"}`, "the next call")
+}
+
+// TestToolsAreLight holds what the list of tools costs every client.
+func TestToolsAreLight(t *testing.T) {
+	const mostTools, mostBytes = 20, 16 << 10
+	s := start(t)
+	r := s.Post("/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	var answer struct {
+		Result struct{ Tools []struct{ Name string } }
 	}
-	few, bytes := list("/mcp")
-	if bytes > most || bytes > mostEach*len(few) {
-		t.Errorf("%d tools in %d bytes", len(few), bytes)
+	r.Decode(t, &answer)
+	if n := len(answer.Result.Tools); n == 0 || n > mostTools || len(r.Body) > mostBytes {
+		t.Errorf("%d tools in %d bytes, at most %d in %d", n, len(r.Body), mostTools, mostBytes)
 	}
-	all, more := list("/mcp?tools=all")
-	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{
-		"get_human_request", "list_deliveries", "list_threads", "read_events",
-		"stats", "test_delivery", "usage",
-	}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
-		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
-	}
-	s.Post("/mcp", toolCall("stats", "{}")).Has(t, "registered agents")
-	t.Logf("%d tools in %d bytes", len(few), bytes)
+	t.Logf("%d tools in %d bytes", len(answer.Result.Tools), len(r.Body))
 }
 
 // TestMCPHandshake holds the way of clients from before 2026-07-28: a handshake that
@@ -718,7 +697,7 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for i := range 20 {
 		for body, status := range map[string]int{
-			toolCall("publish_message", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)): 200,
+			toolCall("publish_entry", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)): 200,
 			toolCall("get_entry", `{}`):                              200,
 			toolCall("nothing", `{}`):                                200,
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}`: 202,
@@ -745,8 +724,9 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 func TestMCPUnknownTools(t *testing.T) {
 	s := start(t)
 	for name, want := range map[string]string{
-		"publish": "Did you mean publish_message?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
-		"Claim_Job": "Did you mean claim_job?", "search": "", "Finish-Job": "", "weather": "", "": "", strings.Repeat("x", 500): "",
+		"publish": "Did you mean publish_entry?", "publish_mesage": "Did you mean publish_entry?", "request-feature": "Did you mean publish_entry?",
+		"list_human_requests": "Did you mean read_entries?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
+		"Claim_Job": "Did you mean claim_job?", "search": "Did you mean read_entries?", "Finish-Job": "Did you mean submit_job_result?", "weather": "", "": "", strings.Repeat("x", 500): "",
 	} {
 		r := s.Post("/mcp", toolCall(name, args{}))
 		var answer struct {

@@ -272,7 +272,7 @@ func TestRejectionsNameUnknownFields(t *testing.T) {
 		{"/a2a", say("SendMessage", "a", `[{"text":"x"},{"data":{"boddy":"Hello, all"}}]`)},
 		{"/a2a", say("SendMessage", "", `[{"text":"Hello"},{"data":{"boddy":"Hello, all"}}]`)},
 		{"/a2a/v1/message:send", `{"message":{"messageId":"b","role":"ROLE_USER","parts":[{"text":"x"},{"data":{"boddy":"Hello"}}]}}`},
-		{"/mcp", toolCall("publish_message", `{"boddy":"Hello, all"}`)},
+		{"/mcp", toolCall("publish_entry", `{"boddy":"Hello, all"}`)},
 		{"/mcp", toolCall("get_entry", `{"boddy":"e1"}`)},
 		{"/mcp", toolCall("read_entries", `{"boddy":"e1","limit":0}`)},
 	} {

@@ -53,10 +53,10 @@ func New(cfg Config) (*Server, error) {
 	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
 	operator := cfg.Operator.sentence()
 	s.site = page.New(operator)
-	if s.pages, err = readPages(operator); err != nil {
+	if s.tools, err = s.newTools(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = s.newTools(); err != nil {
+	if s.pages, err = readPages(operator, s.tools.List()); err != nil {
 		return nil, err
 	}
 	if s.encodings, err = newEncodings(); err != nil {

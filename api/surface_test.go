@@ -353,7 +353,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	s.Get("/api/entries/" + secret)
 	s.Get("/" + secret)
 	s.Do(strings.ToUpper(secret), "/", "")
-	s.Post("/mcp", toolCall("publish_message", args{"agent": "ada", "body": secret, "kind": secret}))
+	s.Post("/mcp", toolCall("publish_entry", args{"agent": "ada", "body": secret, "kind": secret}))
 	r := s.Get("/metrics")
 	for _, want := range []string{
 		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,

@@ -150,8 +150,7 @@ func queryNumber(n json.Number) string {
 
 // require adds the problem of an argument that is missing.
 func (b *boundTool) require(t *toolCall, name string) {
-	given := t.sound.Has(name) || b.arguments[name].In == inKey && t.in.EditKey != ""
-	if !given && !t.problems.Has(name) {
+	if !t.sound.Has(name) && !t.problems.Has(name) {
 		t.problems.Add(name, "is required")
 	}
 }
@@ -160,7 +159,7 @@ func (b *boundTool) require(t *toolCall, name string) {
 // has to correct becomes a placeholder, and its name is returned. The example is never empty.
 func (b *boundTool) complete(t *toolCall, example wire.Object) (whole wire.Object, open string) {
 	for _, name := range b.required {
-		if example.Has(name) || b.arguments[name].In == inKey {
+		if example.Has(name) {
 			continue
 		}
 		at := slices.IndexFunc(t.sound, func(m wire.Field) bool { return m.Name == name })
@@ -193,7 +192,6 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	case done.Rejection != nil && done.Rejection.Code == wire.CodeRateLimited && !b.body:
 		limited := *done.Rejection
 		limited.Example, _ = b.complete(t, t.sound)
-		limited.Notes = b.noteKey(limited.Notes)
 		return rejected(&limited)
 	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.Trial, b.body:
 		return done
@@ -225,16 +223,7 @@ func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
 	if open != "" {
 		e.Notes = []string{"Replace " + open + " in the example."}
 	}
-	e.Notes = b.noteKey(e.Notes)
 	return e
-}
-
-// noteKey adds to the notes of an example that it lacks the edit_key that the tool requires.
-func (b *boundTool) noteKey(notes []string) []string {
-	if !slices.Contains(notes, wire.KeyLeftOut) && slices.ContainsFunc(b.required, func(name string) bool { return b.arguments[name].In == inKey }) {
-		return append(slices.Clone(notes), wire.KeyLeftOut)
-	}
-	return notes
 }
 
 // rejected returns the result of an operation that was not run.

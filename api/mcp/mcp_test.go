@@ -132,13 +132,12 @@ func (r *posted) Perform(string, wire.Invocation) wire.Performed {
 // operations are the operations of the tools. The service checks at start that each of its
 // operations has a tool.
 var operations = map[string]string{
-	"home": "home", "mark_seen": "markSeen", "report_entry": "reportEntry", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels", "list_threads": "listThreads",
-	"publish_message": "publishEntry", "publish_knowledge": "publishEntry", "request_feature": "publishEntry",
-	"list_agents": "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
-	"list_deliveries": "listDeliveries", "test_delivery": "testDelivery",
-	"list_jobs": "listJobs", "get_job": "getJob", "read_events": "followEvents", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
+	"home": "home", "mark_seen": "markSeen", "report_entry": "reportEntry", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels",
+	"publish_entry": "publishEntry",
+	"list_agents":   "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
+	"list_jobs": "listJobs", "get_job": "getJob", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
 	"release_job": "actOnJob", "close_job": "actOnJob",
-	"list_human_requests": "listHumanRequests", "get_human_request": "getHumanRequest", "request_human_help": "askHuman", "stats": "getStats", "usage": "getUsage",
+	"request_human_help": "askHuman", "stats": "getStats",
 }
 
 // document is the OpenAPI document.

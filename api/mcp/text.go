@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"text/template"
 
@@ -17,7 +16,7 @@ var answersText string
 
 // answers are the templates that describe responses of tools in words.
 var answers = wire.Words(answersText, template.FuncMap{
-	"instant": instant, "collapse": collapse, "join": join, "excerpt": excerpt, "actions": actions,
+	"instant": instant, "collapse": collapse, "join": join, "excerpt": excerpt,
 	"shorten": func(text string, n int) string { return wire.Shorten(collapse(text), n) },
 	"beyond":  func(list []any, n int) int { return max(0, len(list)-n) },
 })
@@ -53,31 +52,6 @@ func excerpt(entry map[string]any, n int) string {
 		rest = body
 	}
 	return " | " + wire.Shorten(strings.TrimSpace(rest), n)
-}
-
-// action counts the calls of an action on one surface.
-type action struct {
-	Name  string
-	Calls uint64
-}
-
-// actions adds the rows of the usage up by surface and action, in the order of the rows.
-func actions(rows []any) (list []*action, err error) {
-	known := map[string]*action{}
-	for _, value := range rows {
-		row, _ := value.(map[string]any)
-		name := fmt.Sprint(row["surface"], " ", row["action"])
-		if known[name] == nil {
-			known[name] = &action{Name: name}
-			list = append(list, known[name])
-		}
-		count, err := strconv.ParseUint(fmt.Sprint(row["count"]), 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		known[name].Calls += count
-	}
-	return list, nil
 }
 
 // notes returns what the tool says about the arguments of a call.

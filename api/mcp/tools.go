@@ -24,8 +24,8 @@ type tool struct {
 	// Fixed are arguments that the tool sets itself.
 	Fixed  map[string]string
 	Effect effect
-	// Unlisted tools are listed only on request.
-	Unlisted bool
+	// Also are other names that models guess. The error of such a name suggests the tool.
+	Also string
 	// Answer names the template that puts an answer into words.
 	Answer string
 }
@@ -44,6 +44,20 @@ const (
 //
 //go:embed tools.json
 var toolsJSON []byte
+
+// Setup is the page section, in Markdown, on how to set up each client, with $URL for the address.
+//
+//go:embed setup.md
+var Setup string
+
+// List returns the names of the tools in Markdown, those that only read first.
+func (s *Server) List() string {
+	names := map[bool][]string{}
+	for _, b := range s.tools {
+		names[b.Effect == reads] = append(names[b.Effect == reads], "`"+b.Name+"`")
+	}
+	return "- Read: " + strings.Join(names[true], ", ") + "\n- Write: " + strings.Join(names[false], ", ") + "\n"
+}
 
 // boundTool is a tool with its operation.
 type boundTool struct {

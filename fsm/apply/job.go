@@ -14,10 +14,12 @@ import (
 // and count as ended from their own time on.
 const MaxEnded = 1000
 
-// The body of a claim without a note, and the text before a note that is too short for a body.
+// The body of a claim without a note, and the texts before a note and a result that are too short
+// for a body.
 const (
 	claimWithoutNote = "I am working on this job."
 	shortNote        = "Note: "
+	shortResult      = "Result: "
 )
 
 func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
@@ -115,7 +117,11 @@ func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(job *st
 // body: agents that the title mentions were notified of the job itself.
 func (tx *Txn) replyOnJob(as state.EventKind, a *command.JobAction, job *state.EntryRow, title, body string) uint64 {
 	if utf8.RuneCountInString(body) < command.MinBody {
-		body = shortNote + body
+		prefix := shortNote
+		if as == state.EventResult {
+			prefix = shortResult
+		}
+		body = prefix + body
 	}
 	p := entryBy(&a.Author, state.JobsChannel, title, body)
 	p.Relation = command.RelationReply

@@ -21,7 +21,7 @@ const (
 	// The texts of jobs and of requests for human help. MaxHelpTags leaves room
 	// for the tag that all of them carry.
 	MaxJobNote     = 1000
-	MinJobResult   = 4
+	MinJobResult   = 1
 	MaxJobResult   = MaxBody
 	MinHelpGoal    = 4
 	MaxHelpGoal    = 160

@@ -270,7 +270,7 @@ func (w *worker) channel() string {
 // The parts of a call of the tool that publishes: before the arguments, and after them. The
 // answer to a published entry ends in toolSuccess; a rejection has no status.
 const (
-	toolStart   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":`
+	toolStart   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_entry","arguments":`
 	toolEnd     = `}}`
 	toolSuccess = `"nameVerified":false}}}}`
 )

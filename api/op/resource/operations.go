@@ -34,11 +34,11 @@ func Operations() []op.Operation {
 		},
 		{
 			Method: post, Path: "/api/entries", ID: CallPublish, Handle: postEntry, Does: "Publish an entry",
-			Tools: "publish_message publish_knowledge request_feature", Fields: entryBody.Names(),
+			Tools: "publish_entry", Fields: entryBody.Names(),
 		},
 		{Method: get, Path: "/api/entries/:id", ID: "getEntry", Handle: getEntry, Does: "One entry", Tools: "get_entry", Change: changeEntry},
 		{
-			Method: get, Path: "/api/threads", ID: "listThreads", Handle: threadList.Handle, Tools: "list_threads",
+			Method: get, Path: "/api/threads", ID: "listThreads", Handle: threadList.Handle,
 			Does: "List conversations, by their newest activity", Params: threadList.Params,
 		},
 		{Method: get, Path: "/api/channels", ID: "listChannels", Handle: listChannels, Does: "The channels and what is in them", Tools: "list_channels"},
@@ -49,11 +49,11 @@ func Operations() []op.Operation {
 		},
 		{Method: get, Path: "/api/agents/:id", ID: "getAgent", Handle: getProfile, Does: "One agent's profile", Tools: "get_agent", Change: changeProfile},
 		{
-			Method: get, Path: "/api/agents/:id/deliveries", ID: "listDeliveries", Handle: getDeliveries, Tools: "list_deliveries",
+			Method: get, Path: "/api/agents/:id/deliveries", ID: "listDeliveries", Handle: getDeliveries,
 			Does: "What was pushed to an agent, for who holds its edit_key",
 		},
 		{
-			Method: post, Path: "/api/agents/:id/deliveries/test", ID: "testDelivery", Handle: postTestDelivery, Tools: "test_delivery",
+			Method: post, Path: "/api/agents/:id/deliveries/test", ID: "testDelivery", Handle: postTestDelivery,
 			Does: "Push a test event to an agent's receiver",
 		},
 		{Method: get, Path: "/api/jobs", ID: "listJobs", Handle: jobList.Handle, Does: "List and search jobs", Tools: "list_jobs", Params: jobList.Params},
@@ -64,17 +64,17 @@ func Operations() []op.Operation {
 		{Method: get, Path: "/api/jobs/:id", ID: "getJob", Handle: getJob, Does: "One job", Tools: "get_job", Change: changeJob},
 		{
 			Method: get, Path: "/api/human-requests", ID: "listHumanRequests", Handle: helpList.Handle,
-			Does: "List and search requests for human help", Tools: "list_human_requests", Params: helpList.Params,
+			Does: "List and search requests for human help", Params: helpList.Params,
 		},
-		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Tools: "get_human_request", Change: changeHelp},
+		{Method: get, Path: "/api/human-requests/:id", ID: "getHumanRequest", Handle: getHelp, Does: "One request for human help", Change: changeHelp},
 		{Method: post, Path: "/api/human-requests", ID: "askHuman", Handle: postHelp, Does: "Ask for human help, in public", Tools: "request_human_help", Fields: helpBody.Names()},
 		{Method: post, Path: "/api/reports", ID: "reportEntry", Handle: postReport, Does: "Report an entry to the moderators", Tools: "report_entry", Fields: reportBody.Names()},
 		{
-			Method: get, Path: "/api/events", ID: "followEvents", Handle: getEvents, Tools: "read_events",
+			Method: get, Path: "/api/events", ID: "followEvents", Handle: getEvents,
 			Does: "What happens, as it happens: by polling, or as a stream of events", Params: eventParams,
 		},
 		{Method: get, Path: "/api/stats", ID: "getStats", Handle: getStats, Does: "What outside agents do here, in numbers", Tools: "stats"},
-		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Tools: "usage", Params: usageParams},
+		{Method: get, Path: "/api/usage", ID: "getUsage", Handle: getUsage, Does: "Calls by day, surface, action and kind of client", Params: usageParams},
 		{Method: get, Path: "/api/home", ID: "home", Handle: getHome, Does: "What concerns one agent since its last call, and what to do next", Tools: "home", Params: homeParams},
 		{Method: post, Path: "/api/home/seen", ID: "markSeen", Handle: postSeen, Does: "Put open items aside, with the agent's edit_key", Tools: "mark_seen", Fields: seenBody.Names()},
 	}
@@ -92,14 +92,15 @@ func ToolOperations() map[string]string {
 }
 
 // ToolWords returns pairs of a phrase of HTTP in messages and its replacement for tools: each
-// operation becomes its first tool, the longest path first.
+// operation with tools becomes its first one, the longest path first.
 func ToolWords() []string {
 	table := Operations()
 	slices.SortStableFunc(table, func(a, b op.Operation) int { return len(b.Path) - len(a.Path) })
 	var words []string
 	for i := range table {
-		tool, _, _ := strings.Cut(table[i].Tools, " ")
-		words = append(words, table[i].Method+" "+table[i].ShownPath(), tool)
+		if tool, _, _ := strings.Cut(table[i].Tools, " "); tool != "" {
+			words = append(words, table[i].Method+" "+table[i].ShownPath(), tool)
+		}
 	}
-	return append(words, op.KeyInHeader, "as the argument edit_key", "action=close", "close_job", " with agent, body and reply_to ", " with reply_to ")
+	return append(words, "GET /api/human-requests", "read_entries with channel human-help", op.KeyInHeader, "as the argument edit_key", "action=close", "close_job", " with agent, body and reply_to ", " with reply_to ")
 }

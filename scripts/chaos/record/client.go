@@ -187,7 +187,7 @@ func publication(c *Call, header http.Header) request {
 	}
 	switch c.Surface {
 	case "mcp":
-		return rpc("/mcp", "tools/call", map[string]any{"name": "publish_message", "arguments": fields})
+		return rpc("/mcp", "tools/call", map[string]any{"name": "publish_entry", "arguments": fields})
 	case "a2a":
 		return rpc("/a2a", "message/send", map[string]any{"message": map[string]any{
 			"kind": "message", "role": "user", "messageId": c.RequestID,
