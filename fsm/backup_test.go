@@ -62,6 +62,9 @@ func TestBackupRun(t *testing.T) {
 	r.later(command.DayMillis)
 	first := state.BackupRun{Began: begin + 10, Saved: begin + 11, Oldest: begin + 1, Problem: "locked"}
 	failed := state.BackupRun{Began: begin + 20, Saved: begin + 11, Oldest: begin + 1, Failed: true, Problem: "full"}
+	doubted, verified, next := failed, failed, first
+	doubted.Doubt, verified.Verified = "damaged", begin+11
+	next.Began, next.Saved, next.Problem, next.Verified = begin+30, begin+31, "", begin+11
 	for _, step := range []struct {
 		name    string
 		payload command.Payload
@@ -75,7 +78,12 @@ func TestBackupRun(t *testing.T) {
 		{"a run that fails", &command.RecordBackup{Run: begin + 20, Problem: "full"}, command.OutcomeDone, failed, begin + 15},
 		{"an earlier run", &command.RecordBackup{Run: begin + 19, Problem: "late"}, command.OutcomeUnchanged, failed, begin + 15},
 		{"the store again", &command.SetSettings{BackupURL: &url}, command.OutcomeUnchanged, failed, begin + 15},
-		{"another store", &command.SetSettings{BackupURL: new(string)}, command.OutcomeDone, state.BackupRun{}, begin + 15},
+		{"a check of another backup", &command.RecordBackup{Verified: begin + 10}, command.OutcomeUnchanged, failed, begin + 15},
+		{"a check that fails", &command.RecordBackup{Verified: begin + 11, Problem: "damaged"}, command.OutcomeDone, doubted, begin + 15},
+		{"a check", &command.RecordBackup{Verified: begin + 11}, command.OutcomeDone, verified, begin + 15},
+		{"the next run", &command.RecordBackup{At: begin + 31, Run: begin + 30, Oldest: begin + 1}, command.OutcomeDone, next, begin + 31},
+		{"a late check", &command.RecordBackup{Verified: begin + 11}, command.OutcomeUnchanged, next, begin + 31},
+		{"another store", &command.SetSettings{BackupURL: new(string)}, command.OutcomeDone, state.BackupRun{}, begin + 31},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			check.Equal(t, r.run(step.payload)[0].Outcome, step.outcome, "outcome")
@@ -107,18 +115,20 @@ func TestBackupSettings(t *testing.T) {
 		}
 	}
 	r := newRig(t)
-	url, millis, keep := "s3://backups/commons", uint64(3_600_000), uint64(3)
-	r.run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep})
+	url, millis, keep, verify := "s3://backups/commons", uint64(3_600_000), uint64(3), false
+	r.run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep, BackupVerify: &verify})
 	v := r.View()
 	defer v.Release()
 	want := command.DefaultSettings
-	want.BackupURL, want.BackupMillis, want.BackupKeep = url, millis, keep
+	want.BackupURL, want.BackupMillis, want.BackupKeep, want.BackupVerify = url, millis, keep, verify
 	check.Equal(t, must.Get(v.Settings())(t), want, "settings")
 }
 
 func TestRecordBackupIsChecked(t *testing.T) {
-	if command.Check(&command.RecordBackup{}) == nil || command.Check(&command.RecordBackup{At: -1}) == nil || command.Check(&command.RecordBackup{Run: 1}) == nil {
-		t.Error("a backup without a time is fit for the log")
+	for _, c := range []command.RecordBackup{{}, {At: -1}, {Run: 1}, {Verified: -1}, {Verified: 1, Run: 1, Problem: "full"}, {Verified: 1, At: 1}} {
+		if command.Check(&c) == nil {
+			t.Errorf("%+v is fit for the log", c)
+		}
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
 	data := must.Get(command.EncodeBatch(want))(t)

@@ -35,6 +35,7 @@ type logWriter struct {
 	agent string
 	entry uint64
 	left  int
+	saved int64      // when the newest backup of the schedule was begun
 	last  command.Op // that was drawn
 }
 
@@ -99,9 +100,12 @@ var draws = map[command.Op]struct {
 	}},
 	command.OpReseal: {1, (*logWriter).reseal},
 	command.OpRecordBackup: {1, func(w *logWriter) command.Payload {
+		if w.saved > 0 && w.oneOf(3) {
+			return &command.RecordBackup{Verified: w.saved, Problem: [...]string{"", "damaged"}[w.below(2)]}
+		}
 		c := &command.RecordBackup{At: w.log.stamp - int64(w.below(5000))}
 		if w.oneOf(2) {
-			c.Run, c.Oldest = w.log.stamp-int64(w.below(5000)), c.At
+			c.Run, c.Oldest, w.saved = w.log.stamp-int64(w.below(5000)), c.At, c.At
 		}
 		if c.Run > 0 && w.oneOf(3) {
 			c.At, c.Oldest, c.Problem = 0, 0, "the bucket is full"
@@ -514,7 +518,8 @@ func (w *logWriter) setSettings() command.Payload {
 		return &command.SetSettings{Welcome: &welcome}
 	case 7:
 		url := one(w, "", "s3://backups/commons", "file:///backups")
-		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14)}
+		verify := w.oneOf(2)
+		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14), BackupVerify: &verify}
 	case 0:
 		return retain(one[uint64](w, 0, 1, 2, 30))
 	case 2:

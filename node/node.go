@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -81,6 +82,7 @@ type Node struct {
 	operator  *operator.Operator
 	purge     *purge.Worker
 	backups   *offsite.Schedule
+	verifier  *offsite.Verifier
 	registry  *prometheus.Registry
 
 	caughtUp chan struct{} // closed once the node has what was acknowledged before its start
@@ -433,8 +435,9 @@ func (n *Node) openParts() (err error) {
 	})
 	n.purge = &purge.Worker{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
-		Others: func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
-		Turn:   func(ctx context.Context, purge uint64) bool { return n.operator.ErasesNext(ctx, purge) },
+		Others:  func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
+		Turn:    func(ctx context.Context, purge uint64) bool { return n.operator.ErasesNext(ctx, purge) },
+		Discard: func() { n.verifier.Discard() },
 		Forget: func() {
 			if server := n.serving.Load(); server != nil {
 				server.Forget()
@@ -455,7 +458,43 @@ func (n *Node) openParts() (err error) {
 		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,
 		Backup: n.operator.Backup, Purged: n.operator.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Pacer: &n.pacer, Logger: n.logger,
 	}
+	n.verifier = &offsite.Verifier{
+		Access: n.cfg.Access, Dir: filepath.Join(n.cfg.DataDir, offline.VerifyDir), ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan,
+		PurgedAt: func(index uint64) (uint64, error) {
+			v := n.machine.View()
+			defer v.Release()
+			return v.PurgedUpTo(index)
+		},
+		Turn: n.operator.VerifiesBackups, Restore: n.tryRestore, Pacer: &n.pacer, Logger: n.logger,
+		Propose: n.proposeOwn,
+	}
 	return nil
+}
+
+// restoreRoom is the free space on the disk that the check of a backup needs, as a multiple of its
+// state.
+const restoreRoom = 2
+
+// tryRestore restores a backup beside the node's own state, and erases what came out.
+func (n *Node) tryRestore(open func() (io.ReadCloser, error)) error {
+	var unusable atomic.Pointer[error]
+	o := offline.Offline{
+		SecretFile: n.cfg.SecretFile,
+		Open:       func(string) (io.ReadCloser, error) { return open() },
+		Fatal:      func(err error) { unusable.Store(&err) },
+	}
+	info, err := o.Info("")
+	if err != nil {
+		return err
+	}
+	if room := n.health.Room(); uint64(info.StateBytes)*restoreRoom > room { //nolint:gosec // not negative
+		return fmt.Errorf("a restore needs %s on the disk, and %s are free above its reserve", admin.BytesText(uint64(info.StateBytes)*restoreRoom), admin.BytesText(room)) //nolint:gosec // as above
+	}
+	_, err = offline.CheckRestore(o, "", filepath.Join(n.cfg.DataDir, offline.VerifyDir))
+	if e := unusable.Load(); e != nil {
+		err = errors.Join(err, *e)
+	}
+	return err
 }
 
 // backupPlan returns the replicated part of the schedule of backups.
@@ -500,7 +539,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.dataKey.Learn,
-		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run, n.purge.Run, n.catchUp,
+		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run, n.purge.Run, n.verifier.Run, n.catchUp,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 		func(ctx context.Context) {

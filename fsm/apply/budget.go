@@ -18,6 +18,7 @@ func (tx *Txn) applySetSettings(c *command.SetSettings) command.Result {
 	replace(&set.BackupURL, c.BackupURL)
 	replace(&set.BackupMillis, c.BackupMillis)
 	replace(&set.BackupKeep, c.BackupKeep)
+	replace(&set.BackupVerify, c.BackupVerify)
 	replace(&set.Welcome, c.Welcome)
 	if set == before {
 		return unchanged

@@ -53,12 +53,22 @@ func (tx *Txn) applyReseal(c *command.Reseal) command.Result {
 }
 
 func (tx *Txn) applyRecordBackup(c *command.RecordBackup) command.Result {
+	run, _ := state.Read(tx, state.KeyBackupRun, state.Decode[state.BackupRun])
+	if c.Verified > 0 {
+		if c.Verified != run.Saved {
+			return unchanged // of a former store, or a newer one was saved
+		}
+		if run.Doubt = c.Problem; run.Doubt == "" {
+			run.Verified = run.Saved
+		}
+		tx.set(state.KeyBackupRun, state.Encode(&run))
+		return done
+	}
 	at := min(c.At, tx.now) // a fast clock must not hide that no more are made
 	newer := at > int64(tx.number(state.KeyBackup))
 	if newer {
 		tx.setNumber(state.KeyBackup, uint64(at))
 	}
-	run, _ := state.Read(tx, state.KeyBackupRun, state.Decode[state.BackupRun])
 	if began := min(c.Run, tx.now); began > run.Began {
 		run.Began, run.Failed, run.Problem = began, c.At == 0, c.Problem
 		if !run.Failed {

@@ -43,7 +43,7 @@ func (c *Reseal) check() error {
 }
 
 // RecordBackup stores the start time of the newest saved backup, and the outcome of a run of the
-// schedule.
+// schedule, or of a restore that verifies its newest backup.
 type RecordBackup struct {
 	// At is when the backup was begun, in milliseconds since the epoch by the clock
 	// of the node that made it: everything acknowledged before is in it. 0 means that a
@@ -54,13 +54,20 @@ type RecordBackup struct {
 	Run     int64  `cbor:"2,keyasint,omitempty"`
 	Problem string `cbor:"3,keyasint,omitempty"` // why the run saved no backup, or could not delete old ones
 	Oldest  int64  `cbor:"4,keyasint,omitempty"` // when the oldest backup in the store was begun
+	// Verified is when the newest backup of the schedule was begun, which a node has restored, or
+	// with a problem could not. Everything else is 0 then.
+	Verified int64 `cbor:"5,keyasint,omitempty"`
 }
 
 // MaxBackupProblem bounds the problem of a run, in characters.
 const MaxBackupProblem = 1000
 
 func (c *RecordBackup) check() error {
+	if c.Verified > 0 && c.At == 0 && c.Run == 0 && c.Oldest == 0 {
+		return checkText("problem", c.Problem, 0, MaxBackupProblem)
+	}
 	return errors.Join(
+		refuse(c.Verified != 0, "a backup is verified after the epoch, and apart from its run"),
 		refuse(c.At < 0 || c.Run < 0 || c.Oldest < 0 || c.At == 0 && c.Run == 0, "a backup has a time after the epoch"),
 		refuse(c.At == 0 && c.Problem == "", "a run without a backup has a problem"),
 		checkText("problem", c.Problem, 0, MaxBackupProblem),

@@ -33,6 +33,8 @@ type Settings struct {
 	// them stay in the store.
 	BackupMillis uint64 `json:"backupEveryMs"`
 	BackupKeep   uint64 `json:"backupKeep"`
+	// BackupVerify has a node restore each scheduled backup.
+	BackupVerify bool `json:"backupVerify"`
 	// Welcome is the id of the entry at the top of the front page, empty without one.
 	Welcome string `json:"welcome"`
 }
@@ -64,9 +66,9 @@ func limitText(n int64) string {
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%dd sender-memory=%dd write-rate=%s write-burst=%s backup.url=%s backup.every=%v backup.keep=%d welcome=%s",
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t retention=%dd sender-memory=%dd write-rate=%s write-burst=%s backup.url=%s backup.every=%v backup.keep=%d backup.verify=%t welcome=%s",
 		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.RetentionDays, s.SenderDays, limitText(s.WriteRate), limitText(s.WriteBurst),
-		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.Welcome)
+		s.BackupURL, s.BackupEvery(), s.BackupKeep, s.BackupVerify, s.Welcome)
 }
 
 // BackupEvery returns the time between two scheduled backups.
@@ -88,7 +90,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings apply until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, BackupMillis: DayMillis, BackupKeep: 14}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30, WriteRate: NotSet, WriteBurst: NotSet, BackupMillis: DayMillis, BackupKeep: 14, BackupVerify: true}
 
 // MaxRetentionDays is the longest retention: a hundred years.
 const MaxRetentionDays = 100 * 365
@@ -193,6 +195,7 @@ type SetSettings struct {
 	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
 	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`
 	BackupKeep   *uint64 `cbor:"12,keyasint,omitempty"`
+	BackupVerify *bool   `cbor:"14,keyasint,omitempty"`
 
 	Welcome *string `cbor:"13,keyasint,omitempty"` // empty ends it
 }

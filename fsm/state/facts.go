@@ -48,7 +48,7 @@ func (s *SettingsRow) Fields(c *Codec) {
 	rate, burst := s.WriteRate-command.NotSet, s.WriteBurst-command.NotSet // not negative
 	c.Fields(
 		&s.DailyBytes, &s.SenderBytes, &s.ProvenOnly, &s.RetentionDays, &s.SenderDays, &rate, &burst,
-		&s.BackupURL, &s.BackupMillis, &s.BackupKeep, &s.Welcome,
+		&s.BackupURL, &s.BackupMillis, &s.BackupKeep, &s.BackupVerify, &s.Welcome,
 	)
 	s.WriteRate, s.WriteBurst = rate+command.NotSet, burst+command.NotSet
 }
@@ -61,10 +61,16 @@ type BackupRun struct {
 	Oldest  int64  `json:"oldest"`  // when the oldest backup in the store was begun
 	Failed  bool   `json:"failed"`  // the run saved no backup
 	Problem string `json:"problem"` // of the run
+	// Verified is when the newest backup was begun that a node has restored, and Doubt why a newer
+	// one could not be restored.
+	Verified int64  `json:"verified"`
+	Doubt    string `json:"doubt"`
 }
 
 // Fields implements Row.
-func (b *BackupRun) Fields(c *Codec) { c.Fields(&b.Began, &b.Saved, &b.Oldest, &b.Failed, &b.Problem) }
+func (b *BackupRun) Fields(c *Codec) {
+	c.Fields(&b.Began, &b.Saved, &b.Oldest, &b.Failed, &b.Problem, &b.Verified, &b.Doubt)
+}
 
 // Resolve returns the entry with a public id, of any type.
 func Resolve(s Facts, id string) (EntryRow, bool) {

@@ -182,6 +182,14 @@ func (h *Health) conditionGauges() []gauge {
 			}
 			return 0, err
 		}),
+		inState(h, "backup_verified_timestamp_seconds", "When the newest scheduled backup was begun that a node has restored as a check; 0 before the first one.", perSecond, func(v *view.View) (int64, error) { run, err := v.BackupRun(); return run.Verified, err }),
+		inState(h, "backup_verify", "1 when scheduled backups are restored as a check.", 1, func(v *view.View) (uint64, error) {
+			set, err := v.Settings()
+			if set.BackupURL != "" && set.BackupVerify {
+				return 1, err
+			}
+			return 0, err
+		}),
 		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*view.View).FirstEntry),
 		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention.", 1, func(v *view.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
 		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *view.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),

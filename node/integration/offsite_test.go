@@ -37,6 +37,15 @@ func TestScheduledBackups(t *testing.T) {
 
 		store := must.Get(offsite.Open(url, offsite.Access{}))(t)
 		first := c.saved(leader, 0)
+		c.Eventually("a follower has restored the backup as a check", func() error {
+			run := mustOperate[admin.SettingsReport](c, leader, admin.PathSettings, admin.SettingsChange{}).Backup
+			return nodetest.ErrorIf(run.Verified != run.Saved || run.Doubt != "", "%+v", run)
+		})
+		for i := range 3 {
+			if _, err := os.Stat(filepath.Join(c.Nodes[i].DataDir(), offline.VerifyDir)); err == nil {
+				t.Errorf("node %d has kept what it restored", i)
+			}
+		}
 		c.Kill(leader)
 		left := c.Others(leader)
 		second := c.WaitLeader(left...)

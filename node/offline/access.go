@@ -14,7 +14,7 @@ import (
 const accessOfOthers fs.FileMode = 0o077
 
 // contents are the beginnings of all names in a data directory, those of partial files included.
-var contents = []string{cluster.LockFile, cluster.IdentityFile, StateDir, LogFile, BookFile, unfinishedFile, leftFile, lostAndFound}
+var contents = []string{cluster.LockFile, cluster.IdentityFile, StateDir, LogFile, BookFile, unfinishedFile, leftFile, lostAndFound, VerifyDir}
 
 // CloseToOthers takes the access of other users away from a locked data directory, if it belongs to
 // the user of this process and holds only the files of a node. Otherwise it logs a warning: the

@@ -265,9 +265,10 @@ func adopt(dir string, identity *cluster.Identity, log *logstore.Store, id strin
 
 // The contents of a data directory, beside the identity and the lock.
 const (
-	StateDir = "state"
-	LogFile  = "raft.db"
-	BookFile = "servers.json"
+	StateDir  = "state"
+	LogFile   = "raft.db"
+	VerifyDir = "verify" // what a backup was restored into, as a check; erased at the next start
+	BookFile  = "servers.json"
 )
 
 // unfinishedFile marks a data directory that a command is changing while no node runs

@@ -37,7 +37,9 @@ type Offline struct {
 	NewDataKey bool
 	// Purged is a list of purges, those after the backup included.
 	Purged backup.PurgeList
-	Open   func(backup string) (io.ReadCloser, error) // nil opens a file
+	// Fatal is called when the restored state cannot be used, as fsm.Options says. Nil panics.
+	Fatal func(error)
+	Open  func(backup string) (io.ReadCloser, error) // nil opens a file
 }
 
 func (o Offline) open(backup string) (io.ReadCloser, error) {
@@ -116,12 +118,15 @@ func (o Offline) Info(file string) (info backup.Info, err error) {
 	return b.Info, nil
 }
 
-// CheckRestore tries a restore of a backup in a new temporary directory, and removes the
-// directory afterwards.
-func CheckRestore(o Offline, file string) (founded Founded, err error) {
-	if o.DataDir, err = os.MkdirTemp("", "commons-restore-*"); err != nil {
-		return founded, fmt.Errorf("a directory to try the restore in: %w; name another place in TMPDIR", err)
+// CheckRestore tries a restore of a backup in a directory that is empty or missing, or, if it has no
+// name, in a new temporary one. It removes the directory afterwards.
+func CheckRestore(o Offline, file, dir string) (founded Founded, err error) {
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "commons-restore-*"); err != nil {
+			return founded, fmt.Errorf("a directory to try the restore in: %w; name another place in TMPDIR", err)
+		}
 	}
+	o.DataDir = dir
 	defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
 	return Restore(o, file)
 }
@@ -139,7 +144,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 		return founded, err
 	}
 	as := o.founding(identity.ServerID, sealed)
-	got, err := fsm.Import(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir)}, b.State(), as)
+	got, err := fsm.Import(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir), Fatal: o.Fatal}, b.State(), as)
 	if err != nil {
 		return founded, err
 	}

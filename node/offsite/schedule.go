@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -114,8 +113,7 @@ func (s *Schedule) run(ctx context.Context, plan *Plan) *command.RecordBackup {
 		record.Oldest, err = prune()
 	}
 	if err != nil {
-		text := strings.Join(strings.Fields(err.Error()), " ")
-		record.Problem = strings.ToValidUTF8(text[:min(len(text), command.MaxBackupProblem)], "")
+		record.Problem = problemText(err)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -95,6 +95,12 @@ func (p *place) now() time.Time { return time.Now().Add(time.Duration(p.ahead.Lo
 // apply records a run as the state machine does.
 func (p *place) apply(c *command.RecordBackup) {
 	p.log = max(p.now().UnixMilli(), p.log+1)
+	if c.Verified > 0 {
+		if p.plan.Run.Doubt = c.Problem; c.Problem == "" {
+			p.plan.Run.Verified = c.Verified
+		}
+		return
+	}
 	began := min(c.Run, p.log)
 	if began <= p.plan.Run.Began {
 		return

@@ -59,6 +59,34 @@ func TestRemovedServerKnowsThatItIsGone(t *testing.T) {
 	}
 }
 
+// TestVerifiesBackups: one healthy node restores backups as a check, a follower if there is one.
+func TestVerifiesBackups(t *testing.T) {
+	well, slow, behind := &admin.NodeReport{Ready: true}, &admin.NodeReport{Ready: true}, &admin.NodeReport{}
+	slow.Slow = true
+	for name, tt := range map[string]struct {
+		reports [3]*admin.NodeReport // of n1, n2, which leads, and n3
+		want    string
+	}{
+		"all are well":        {[3]*admin.NodeReport{well, well, well}, "n1"},
+		"one does not answer": {[3]*admin.NodeReport{nil, well, well}, "n3"},
+		"one is slow":         {[3]*admin.NodeReport{slow, well, well}, "n3"},
+		"one is behind":       {[3]*admin.NodeReport{behind, well, well}, "n3"},
+		"no follower is well": {[3]*admin.NodeReport{behind, well, slow}, "n2"},
+		"the leader is slow":  {[3]*admin.NodeReport{well, slow, well}, "n1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := admin.ClusterReport{Leader: "n2"}
+			for i, id := range []string{"n1", "n2", "n3"} {
+				report.Servers = append(report.Servers, admin.Server{ID: id, Part: admin.Voter, Report: tt.reports[i]})
+			}
+			for _, s := range report.Servers {
+				report.AskedNode = s.ID
+				check.Equal(t, verifiesBackups(&report), s.ID == tt.want, "%s does", s.ID)
+			}
+		})
+	}
+}
+
 // TestErasesNext: a server waits for the living ones before it, the leader for all.
 func TestErasesNext(t *testing.T) {
 	for name, tt := range map[string]struct {

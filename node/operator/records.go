@@ -47,6 +47,23 @@ func erasesNext(report *admin.ClusterReport, purge uint64) bool {
 	})
 }
 
+// VerifiesBackups reports whether this node restores the scheduled backups as a check: the healthy
+// follower with the lowest id, or the leader without one.
+func (o *Operator) VerifiesBackups(ctx context.Context) bool {
+	report := o.ClusterReport(ctx)
+	return verifiesBackups(&report)
+}
+
+// verifiesBackups is VerifiesBackups for the server that was asked for the report.
+func verifiesBackups(report *admin.ClusterReport) bool {
+	for _, s := range report.Servers {
+		if s.ID != report.Leader && s.Part != admin.Outside && s.Report != nil && s.Report.Ready && !s.Report.Slow {
+			return s.ID == report.AskedNode
+		}
+	}
+	return report.Leader == report.AskedNode
+}
+
 // Purges returns which nodes have erased the purges that a view knows. The disk of a server that has
 // left is unknown.
 func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {

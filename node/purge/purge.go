@@ -48,7 +48,9 @@ type Worker struct {
 	// number. One after another, they leave a majority that is not busy.
 	Turn   func(ctx context.Context, purge uint64) bool
 	Forget func() // drops the texts that the interface keeps in memory
-	Logger *slog.Logger
+	// Discard erases a state that is being restored beside the node's own.
+	Discard func()
+	Logger  *slog.Logger
 
 	since   time.Time // when pending purges were first seen; zero without pending purges
 	first   uint64    // the newest purge then
@@ -120,6 +122,7 @@ func (w *Worker) look(ctx context.Context) error {
 	if time.Since(w.since) < w.Gather+maxTurn && !w.Turn(ctx, w.first) {
 		return nil
 	}
+	w.Discard()
 	if s.Log < s.Known {
 		if err := w.cutLog(ctx); err != nil {
 			return err

@@ -215,7 +215,7 @@ type tried struct {
 }
 
 func (c *snapshotRestoreCommand) try(std terminal.Streams, at offline.Offline) error {
-	founded, err := offline.CheckRestore(at, c.File)
+	founded, err := offline.CheckRestore(at, c.File, "")
 	if err != nil {
 		return c.failed(err)
 	}

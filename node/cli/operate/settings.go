@@ -26,11 +26,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std terminal.Streams) err
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "retention", "sender-memory", "write-rate", "write-burst", "backup.url", "backup.every", "backup.keep", "welcome"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "retention", "sender-memory", "write-rate", "write-burst", "backup.url", "backup.every", "backup.keep", "backup.verify", "welcome"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=365d: for how long texts are kept; 0d: for good. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay. welcome=e12: the entry at the top of the front page; welcome= ends it."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write. retention=365d: for how long texts are kept; 0d: for good. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym. write-rate=30 and write-burst=10: writes a minute, and at once, of a sender and of a name; 0: no bound; write-rate= leaves it to the flags of serve. backup.url=: no schedule; backup.every=24h; backup.keep=14: how many stay; backup.verify=off: no node restores them as a check. welcome=e12: the entry at the top of the front page; welcome= ends it."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -79,10 +79,12 @@ func readSetting(change *admin.SettingsChange, s string) error {
 		change.BackupKeep = &keep
 	case name == "welcome":
 		change.Welcome = &value
-	case name == "proven-only" && notBool != nil:
+	case (name == "proven-only" || name == "backup.verify") && notBool != nil:
 		return fmt.Errorf("%q: neither true nor false", s)
 	case name == "proven-only":
 		change.ProvenOnly = &on
+	case name == "backup.verify":
+		change.BackupVerify = &on
 	case name == "write-rate" || name == "write-burst":
 		limit, err := parseLimit(name, value)
 		switch {
@@ -131,9 +133,10 @@ func settingsText(s *admin.SettingsReport) string {
 		"backup.url    %s\n"+
 		"backup.every  %-9v  between two scheduled backups\n"+
 		"backup.keep   %-9d  scheduled backups that stay in the store\n"+
+		"backup.verify %-9t  true: a node restores each of them as a check\n"+
 		"welcome       %-9s  the entry at the top of the front page\n"+
 		"%s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), backupText(s), s.BackupEvery(), s.BackupKeep, cmp.Or(s.Welcome, "-"), budgetText(s))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), limitText(s.WriteRate), limitText(s.WriteBurst), backupText(s), s.BackupEvery(), s.BackupKeep, s.BackupVerify, cmp.Or(s.Welcome, "-"), budgetText(s))
 	if s.DailyBytes > 0 {
 		text += fmt.Sprintf(" The second half of daily-bytes is kept for senders below %s.", admin.BytesText(s.SmallShareBytes))
 	}
@@ -158,6 +161,15 @@ func backupText(s *admin.SettingsReport) string {
 	text := s.BackupURL + "; no backup yet"
 	if run.Saved > 0 {
 		text = s.BackupURL + "; newest of " + terminal.TimeText(run.Saved)
+	}
+	switch {
+	case run.Verified > 0 && run.Verified == run.Saved:
+		text += ", and it was restored as a check"
+	case run.Verified > 0:
+		text += "; the newest one that was restored as a check is of " + terminal.TimeText(run.Verified)
+	}
+	if run.Doubt != "" {
+		text += "; the check failed: " + run.Doubt
 	}
 	if run.Problem != "" {
 		text += "; the run of " + terminal.TimeText(run.Began) + " had a problem: " + run.Problem

@@ -18,9 +18,9 @@ import (
 var someSettings = admin.SettingsReport{
 	Settings: command.Settings{
 		DailyBytes: 512 << 20, SenderDays: 30, WriteRate: command.NotSet, WriteBurst: 20,
-		BackupURL: "s3://backups/commons", BackupMillis: command.DayMillis, BackupKeep: 14, Welcome: "e12",
+		BackupURL: "s3://backups/commons", BackupMillis: command.DayMillis, BackupKeep: 14, BackupVerify: true, Welcome: "e12",
 	},
-	Backup:          state.BackupRun{Began: 1_700_086_400_000, Saved: 1_700_000_000_000, Failed: true, Problem: "the bucket is full"},
+	Backup:          state.BackupRun{Began: 1_700_086_400_000, Saved: 1_700_000_000_000, Failed: true, Problem: "the bucket is full", Verified: 1_699_913_600_000, Doubt: "its checksum differs"},
 	SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
 }
 
