@@ -14,5 +14,6 @@ finish() {
 }
 trap finish EXIT
 
+echo "building commons and scripts/$program: the first time, that takes a minute or two" >&2
 go build "$@" -o "$dir/commons" .
 go build -o "$dir/$program" "./scripts/$program"

@@ -21,6 +21,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [[ "$*" == '-scenario list' ]]; then exec go run ./scripts/chaos "$@"; fi # needs no cluster
 # shellcheck source=scripts/built.sh
 source scripts/built.sh chaos
 apart=()

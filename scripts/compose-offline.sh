@@ -25,6 +25,7 @@ for program in go docker haproxy; do
 done
 
 build_image() { # <tag> <context>: the context holds a Dockerfile
+  echo "compose-offline.sh: making the image $1" >&2
   # The classic builder is enough, and there where no plugin is installed.
   DOCKER_BUILDKIT=0 docker build --quiet --tag "$1" "$2" >/dev/null 2>"$work/err" || {
     cat "$work/err" >&2
@@ -36,6 +37,7 @@ commons_image() { # <tag>: the last stage of the Dockerfile around our binary
   local context="$work/${1%:*}"
   mkdir -p "$context/out"
   mkdir -m 700 "$context"/out/{data,secret,backup}
+  echo "compose-offline.sh: building the program: the first time, that takes a minute or two" >&2
   CGO_ENABLED=0 go build -trimpath -o "$context/out/commons" .
   sed -n '/^FROM scratch/,$p' Dockerfile | sed 's/--from=build //' >"$context/Dockerfile"
   build_image "$1" "$context"

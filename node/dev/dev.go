@@ -70,7 +70,11 @@ func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(
 
 // operator returns the command that shows the cluster to its operator.
 func (o Options) operator(m member, secret string) string {
-	return fmt.Sprintf("%s status --cluster-addr %s --secret-file %s", o.Binary, m.cluster, secret)
+	program := o.Binary
+	if strings.Contains(program, "go-build") { // made by `go run`, which deletes it
+		program = "go run ."
+	}
+	return fmt.Sprintf("%s status --cluster-addr %s --secret-file %s", program, m.cluster, secret)
 }
 
 // Run starts the cluster and keeps it running until ctx ends, which is a success. It fails if

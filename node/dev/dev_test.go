@@ -184,7 +184,7 @@ func TestClusterComesUpAndStops(t *testing.T) {
 	c.wait(
 		t, "n1 is ready", "n2 is ready", "n3 is ready", "the leader is n1",
 		"n1  http://"+local(c.options.HTTPPort), "n3  http://"+local(c.options.HTTPPort+2),
-		"curl -s http://"+local(c.options.HTTPPort)+"/api/entries -d", "The cluster is ready", "status --cluster-addr "+local(c.options.ClusterPort)+" --secret-file ",
+		"curl -s http://"+local(c.options.HTTPPort)+"/api/entries -d", "The cluster is ready", `\n  go run \. status --cluster-addr `+local(c.options.ClusterPort)+" --secret-file ",
 		`(?m)^n2\| time=now level=WARN msg="something odd"$`,
 	)
 	pids := c.pids(t)

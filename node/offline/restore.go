@@ -244,7 +244,7 @@ func (o Offline) openDataKey(sealed []byte) ([]byte, error) {
 		tried = append(tried, secrets.KeyIDs()...)
 	}
 	under := cluster.SealedUnder(sealed)
-	return nil, fmt.Errorf("%w: that is %s, and the files hold %s; name the file that holds it with --old-secret FILE, which is also called --source-secret-file "+
+	return nil, fmt.Errorf("%w: that is %s, and the files hold %s; name the file that holds it with --old-secret FILE "+
 		"(`commons secret rotate` keeps a former secret beside the secret file as %s), or, where nobody has it any more, make a new data key with --new-data-key",
 		cluster.ErrSealedElsewhere, under, strings.Join(tried, ", "), filepath.Base(cluster.FormerSecretFile("NAME", under)))
 }

@@ -25,7 +25,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	sealed := must.Get(files["source"].SealDataKey(key))(t)
 	target := Offline{SecretFile: filepath.Join(dir, "target")}
-	for _, want := range []string{files["source"].KeyIDs()[0], files["target"].KeyIDs()[0], "--source-secret-file", "--new-data-key"} {
+	for _, want := range []string{files["source"].KeyIDs()[0], files["target"].KeyIDs()[0], "--old-secret", "--new-data-key"} {
 		if _, err := target.reseal(sealed); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a key was opened without its secret: %v, want %q", err, want)
 		}

@@ -24,7 +24,7 @@ const missingFile = "missing.txt" // the file of a bundle that lists the missing
 
 type debugCommand struct {
 	target `embed:""`
-	File   string        `arg:"" help:"Where to save the bundle, such as commons-debug.tar.gz. An existing file is replaced once the new one is whole."`
+	File   string        `arg:"" help:"Where to save the bundle, such as commons-debug.tar.gz, or - for standard output. An existing file is replaced once the new one is whole."`
 	CPU    time.Duration `name:"cpu" default:"5s" placeholder:"DURATION" help:"How long to profile the processor of each node, 20s at most; 0 leaves that out."`
 }
 
@@ -51,18 +51,27 @@ func (c *debugCommand) Run(ctx context.Context, std terminal.Streams) error {
 	if err := c.collect(ctx, client, &b); err != nil {
 		return err
 	}
+	name, report := strings.TrimSuffix(filepath.Base(c.File), ".tar.gz"), std.Out
+	if c.File == stdout {
+		name, report = "commons-debug", std.Err
+	}
 	var archive bytes.Buffer
-	if err := b.write(&archive, strings.TrimSuffix(filepath.Base(c.File), ".tar.gz")); err != nil {
+	if err := b.write(&archive, name); err != nil {
 		return err
 	}
-	if err := cluster.WriteFileAtomic(c.File, archive.Bytes()); err != nil {
-		return fmt.Errorf("nothing was saved: %w; name a file in a directory that is there and can be written", err)
+	if c.File == stdout {
+		_, err = std.Out.Write(archive.Bytes())
+	} else if err = cluster.WriteFileAtomic(c.File, archive.Bytes()); err != nil {
+		err = fmt.Errorf("nothing was saved: %w; name a file in a directory that is there and can be written", err)
+	}
+	if err != nil {
+		return err
 	}
 	lines := []string{fmt.Sprintf("saved %s with %d nodes", c.File, len(b.report.Servers))}
 	for _, m := range b.report.Missing {
 		lines = append(lines, "missing: "+m)
 	}
-	return terminal.Show(std.Out, c.JSON, b.report, strings.Join(lines, "\n"))
+	return terminal.Show(report, c.JSON, b.report, strings.Join(lines, "\n"))
 }
 
 // collect asks every server that the node knows, all at the same time, through it.

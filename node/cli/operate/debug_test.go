@@ -48,6 +48,10 @@ func TestDebugBundle(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	expect(t, cli.ExitOK, []string{"debug", file, "--cpu", "0", "--secret-file", secret, "--cluster-addr", c.Nodes[0].ClusterAddr()}, "with 2 nodes", "missing: "+dead)
+	code, out, stderr := execute(t, "debug", "-", "--cpu", "0", "--secret-file", secret, "--cluster-addr", c.Nodes[0].ClusterAddr())
+	if code != cli.ExitOK || !strings.HasPrefix(out, "\x1f\x8b") || !strings.Contains(stderr, "saved - with 2 nodes") {
+		t.Errorf("to standard output: exit code %d, %.20q, %s", code, out, stderr)
+	}
 	files := unpack(t, file)
 	for name, want := range map[string]string{"cluster.json": `"clusterId": "`, "missing.txt": dead + ": "} {
 		check.Contains(t, files["bundle/"+name], want, "%s", name)

@@ -30,7 +30,7 @@ type directory struct {
 func (o *directory) node() (offline.Offline, error) {
 	if o.NewDataKey && o.SourceSecret != "" {
 		return offline.Offline{}, &config.Error{Problems: []string{
-			"--new-data-key: --source-secret-file names a secret for the former data key; give one of them, --source-secret-file if you have that secret",
+			"--new-data-key: --old-secret names a secret for the former data key; give one of them, --old-secret if you have that secret",
 		}}
 	}
 	return offline.Offline{

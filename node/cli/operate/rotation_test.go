@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -41,4 +43,15 @@ func TestRotationStepByStep(t *testing.T) {
 			t.Errorf("%s: step %d waiting for %v, want %d and %v", name, got, waiting, tc.want, tc.waiting)
 		}
 	}
+}
+
+// TestRotationAsksOnce holds that a copy is asked for once after a change, and only for nodes that have
+// had the time to read a file that they share.
+func TestRotationAsksOnce(t *testing.T) {
+	r := rotation{servers: []admin.Server{{ID: "a", Report: &admin.NodeReport{}}, {ID: "b", Report: &admin.NodeReport{}}, {ID: "dead"}}}
+	copied, all := map[string]bool{}, []string{"a", "b", "dead"}
+	check.Diff(t, r.ask(all, copied, time.Second), []string{"dead"}, "right after the change")
+	check.Diff(t, r.ask(all[1:], copied, time.Minute), []string{"b", "dead"}, "of two nodes, one has read it")
+	check.Diff(t, r.ask(all[1:], copied, time.Minute), []string{"dead"}, "asked before")
+	check.Contains(t, r.waitingText("FILE", all), "copy FILE to a, b: each", "the request")
 }

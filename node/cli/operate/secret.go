@@ -48,6 +48,8 @@ func (c *secretGenerateCommand) Run(std terminal.Streams) error {
 
 const (
 	rotateInterval = time.Second // the pause between two calls that ask the nodes for their secrets
+	// ownFileAfter is how long after a change a node that has not read it has another file.
+	ownFileAfter = 2*cluster.SecretReloadInterval + rotateInterval
 	// rotatingSuffix is the suffix of the file that exists beside the secret file during a
 	// rotation. Its lines are the public names of the new and of the former secret.
 	rotatingSuffix = ".rotating"
@@ -132,19 +134,19 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 	defer stop()
 	bounded, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	said, missing := "", "the nodes did not answer"
+	missing, said := "the nodes did not answer", map[string]bool{}
 	say := func(news rotationNews) error {
-		if news.Message == said {
+		if news.Message == "" || said[news.Message] {
 			return nil
 		}
-		said = news.Message
+		said[news.Message] = true
 		if c.JSON {
 			return json.NewEncoder(std.Out).Encode(news)
 		}
 		_, err := fmt.Fprintln(std.Out, news.Message)
 		return err
 	}
-	pushed := map[string]bool{} // servers that got the file as it is now
+	copied, changed := map[string]bool{}, time.Now() // servers that the file was copied to, or was to be, since it changed
 	for {
 		r, err := c.look(bounded)
 		if err != nil && bounded.Err() == nil {
@@ -155,9 +157,10 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 		switch {
 		case bounded.Err() != nil:
 		case next == stepWaitAccepted, next == stepWaitUsed, next == stepWaitDropped:
-			news.Message = r.waitingText(c.SecretFile, waiting)
-			missing = news.Message
-			err = errors.Join(say(news), c.push(bounded, std, &r, waiting, pushed))
+			missing = r.waitingText(c.SecretFile, waiting)
+			err = c.push(bounded, std, &r, waiting, copied)
+			news.Message = r.waitingText(c.SecretFile, r.ask(waiting, copied, time.Since(changed)))
+			err = errors.Join(err, say(news))
 		case next == stepWaitSealed:
 			news.Message = strings.TrimSuffix(news.Message+"; "+r.waitingText("", waiting), "; ")
 			missing = news.Message
@@ -167,7 +170,9 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 			return errors.Join(os.Remove(c.SecretFile+rotatingSuffix), say(news))
 		default:
 			err, waits = errors.Join(c.take(next), say(news)), false
-			clear(pushed)
+			clear(copied)
+			clear(said)
+			changed = time.Now()
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -178,6 +183,20 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 			return err
 		}
 	}
+}
+
+// ask returns those of the servers that the operator is told about: those that do not answer, and,
+// once, those that have files of their own, because they have not read the change for so long.
+func (r *rotation) ask(waiting []string, copied map[string]bool, since time.Duration) (asked []string) {
+	for _, id := range waiting {
+		switch {
+		case r.report(id) == nil:
+			asked = append(asked, id)
+		case !copied[id] && since > ownFileAfter:
+			asked, copied[id] = append(asked, id), true
+		}
+	}
+	return asked
 }
 
 // waitingText tells an operator how to make the servers follow: to start those that do not
@@ -196,7 +215,7 @@ func (r *rotation) waitingText(file string, waiting []string) string {
 		texts = append(texts, strings.Join(silent, ", ")+" does not answer: start it, or remove it with `commons raft remove-peer "+silent[0]+"`")
 	}
 	if len(behind) > 0 && file != "" {
-		texts = append(texts, fmt.Sprintf("copy %s to every node that has a file of its own (--push-command does it); waiting for %s", file, strings.Join(behind, ", ")))
+		texts = append(texts, fmt.Sprintf("copy %s to %s: each has a file of its own (--push-command copies it)", file, strings.Join(behind, ", ")))
 	}
 	return strings.Join(texts, "; ")
 }
@@ -213,10 +232,10 @@ func (r *rotation) report(id string) *admin.NodeReport {
 
 // push runs the push command for each server that waits for the file and does not have it
 // yet.
-func (c *secretRotateCommand) push(ctx context.Context, std terminal.Streams, r *rotation, waiting []string, pushed map[string]bool) error {
+func (c *secretRotateCommand) push(ctx context.Context, std terminal.Streams, r *rotation, waiting []string, copied map[string]bool) error {
 	for _, id := range waiting {
 		report := r.report(id)
-		if c.PushCommand == "" || report == nil || pushed[id] {
+		if c.PushCommand == "" || report == nil || copied[id] {
 			continue
 		}
 		host, _, err := net.SplitHostPort(report.Private)
@@ -229,7 +248,7 @@ func (c *secretRotateCommand) push(ctx context.Context, std terminal.Streams, r 
 		if err := shell.Run(); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("--push-command failed for %s: %w; correct it and run this again: it continues from here", report.Name, err)
 		}
-		pushed[id] = true
+		copied[id] = true
 	}
 	return nil
 }
@@ -247,7 +266,7 @@ func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
 	now := time.Now().UTC().Truncate(time.Second).Add(time.Second)
 	news.Done, news.BackupsBefore, news.FormerSecretFile = true, now.UnixMilli(), cluster.FormerSecretFile(c.SecretFile, former)
 	news.Message = fmt.Sprintf("done: every node has only the new secret. Every backup made before %s needs the former secret, %s, to be restored: it is kept in %s "+
-		"(`commons snapshot restore --source-secret-file`). Make a backup now, and delete that file when you have deleted the backups from before",
+		"(`commons snapshot restore --old-secret`). Make a backup now, and delete that file when you have deleted the backups from before",
 		now.Format(time.RFC3339), former, news.FormerSecretFile)
 }
 

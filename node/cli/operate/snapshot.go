@@ -153,7 +153,7 @@ type snapshotInspectCommand struct {
 // sources are the files that may contain the secret of a backup or a data directory.
 type sources struct {
 	SecretFile   string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; of the new cluster where one is made."`
-	SourceSecret string `name:"source-secret-file" aliases:"old-secret" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
+	SourceSecret string `name:"old-secret" aliases:"source-secret-file" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
 }
 
 // inspected is the report on a whole backup. Restorable is about the given secrets.

@@ -194,8 +194,10 @@ func statusText(p *overview) string {
 	return out.String() + servers + "\n\n" + conditionsText(p.Servers)
 }
 
+const farDays = 10 * 365 // a longer estimate helps nobody
+
 // daysText estimates for how many days the fullest disk has room: if as much is written
-// as today so far, and if the whole budget is used.
+// as today so far, and if the whole budget is used. It leaves out what is beyond farDays.
 func daysText(servers []admin.Server, set *admin.SettingsReport) string {
 	free, known := uint64(0), false
 	for _, s := range servers {
@@ -207,12 +209,17 @@ func daysText(servers []admin.Server, set *admin.SettingsReport) string {
 		return ""
 	}
 	var days []string
+	add := func(n float64, of string) {
+		if n <= farDays {
+			days = append(days, fmt.Sprintf("%.0f days %s", n, of))
+		}
+	}
 	if set.UsedBytes > 0 && set.DayMillis > 0 {
 		day := float64(set.UsedBytes) * float64(command.DayMillis) / float64(set.DayMillis)
-		days = append(days, fmt.Sprintf("%.0f days like today", float64(free)/day))
+		add(float64(free)/day, "like today")
 	}
 	if set.DailyBytes > 0 {
-		days = append(days, fmt.Sprintf("%.0f days of the whole budget", float64(free)/float64(set.DailyBytes)))
+		add(float64(free)/float64(set.DailyBytes), "of the whole budget")
 	}
 	if len(days) == 0 {
 		return ""

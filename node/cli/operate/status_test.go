@@ -62,6 +62,11 @@ func someCluster() admin.ClusterReport {
 	}
 }
 
+func TestDaysText(t *testing.T) {
+	set := admin.SettingsReport{Settings: command.Settings{DailyBytes: 512 << 20}, UsedBytes: 100, DayMillis: 12 * 3_600_000}
+	check.Equal(t, daysText(someCluster().Servers, &set), "   disk for 3 days of the whole budget", "after a few bytes")
+}
+
 func TestMembersTable(t *testing.T) {
 	report := someCluster()
 	golden.Compare(t, filepath.Join("testdata", "members.txt"), membersText(&report)+"\n")
