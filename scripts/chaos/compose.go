@@ -20,6 +20,7 @@ const (
 	behindBalancerLong = "behind the balancer with long pauses"
 	balancedPause      = 200 * time.Millisecond // of each client: their connections are all new
 	balancedLeast      = 10
+	reloadBalancer     = "Put a node into or out of HAProxy" // without clients: calls may get 503 meanwhile
 )
 
 // balancedPlan is the part of these scenarios in which clients work. A pause is longer than
@@ -32,11 +33,12 @@ func balancedPlan(pause time.Duration, grown ...event) []event {
 		{For: time.Second, Fault: "Look", Target: cluster},
 		{For: time.Second, Fault: "Move the leadership", Target: cluster},
 		{For: time.Second, Fault: "Restart or upgrade", Target: cluster},
-		{For: time.Second, Fault: "Replace a disk", Target: cluster},
+		{For: time.Second, Fault: "Replace a machine", Target: cluster},
 		{For: time.Second, Fault: "Recreate", Target: cluster},
-		{For: time.Second, Fault: "Grow to five", Target: cluster},
+		{For: time.Second, Fault: "Add a node", Target: cluster},
 	}, grown, []event{
 		{For: time.Second, Fault: "Collect measurements", Target: cluster},
+		{For: time.Second, Fault: "Get a debug bundle", Target: cluster},
 		{For: time.Second, Fault: "Change the secret", Target: cluster},
 	})...)
 }
@@ -44,7 +46,8 @@ func balancedPlan(pause time.Duration, grown ...event) []event {
 // afterwardsBalanced are the events of these scenarios when the clients have ended.
 func afterwardsBalanced() []event {
 	return inTurn(
-		event{Fault: "Shrink", Target: cluster},
+		event{Fault: "Remove a node", Target: cluster},
+		event{Fault: reloadBalancer, Target: cluster},
 		event{Fault: "Back up", Target: cluster},
 		event{Fault: "Try a restore", Target: cluster},
 		event{Fault: "Restore a backup", Target: cluster},
@@ -53,22 +56,18 @@ func afterwardsBalanced() []event {
 }
 
 // containerFaults are the faults of containers, and the work of operators on a project of
-// Compose. The names of procedures are those of the manual, or capitalized.
+// Compose. The names of procedures are those of the manual, or capitalized: those that are not here
+// are followed, and no more.
 var containerFaults = map[string]fault{
 	"kill":  {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
 	"pause": {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
 
-	"Replace a disk":       onProject((*bench).replaceDisk),
+	"Replace a machine":    onProject((*bench).replaceDisk),
 	"Recreate":             {interrupts: true, begin: ofProject((*bench).recreate)},
 	"Collect measurements": onProject((*bench).collect),
-	"Grow to five":         resizing(following("Grow to five")),
-	"Shrink":               resizing(following("Shrink")),
-	"Look":                 following("Look"),
-	"Move the leadership":  following("Move the leadership"),
-	"Restart or upgrade":   following("Restart or upgrade"),
-	"Change the secret":    following("Change the secret"),
+	"Add a node":           resizing(following("Add a node")),
+	"Remove a node":        resizing(following("Remove a node")),
 	"Back up":              onProject(func(b *bench) { b.containers.follow("Back up"); b.containers.cron() }),
-	"Try a restore":        following("Try a restore"),
 	"Restore a backup":     keeping("Restore a backup"),
 	"Go on with one node":  keeping("Go on with one node"),
 }
@@ -109,7 +108,7 @@ func keeping(title string) fault {
 func (b *bench) replaceDisk() {
 	n := b.named([]string{"node2"})[0]
 	old := harness.Got(n.Status())
-	b.containers.follow("Replace a disk")
+	b.containers.follow("Replace a machine")
 	harness.Must(b.containers.find(n))
 	b.settle()
 	if now := harness.Got(n.Status()); now.Node == old.Node || slices.Contains(now.Voters, old.Node) {

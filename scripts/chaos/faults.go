@@ -63,7 +63,10 @@ func pair(q quality) func(*bench, []*harness.Node) {
 // fault returns the fault or procedure with a name.
 func (o *options) fault(name string) fault {
 	if o.contained {
-		return containerFaults[name]
+		if f, is := containerFaults[name]; is {
+			return f
+		}
+		return following(name)
 	}
 	if f, is := faults[name]; is {
 		return f

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +15,10 @@ import (
 const manualSection = "## In containers\n"
 
 // manualPages are the pages of the manual with procedures for a running project.
-var manualPages = []string{"backup.md", "operate.md", "recover.md", "security.md"}
+var manualPages = []string{"backup.md", "operate.md", "recover.md", "security.md", tasksPage}
+
+// tasksPage is the page on which each section has commands for containers, too.
+const tasksPage = "tasks.md"
 
 // manual is the procedures of the manual: the commands by their titles, and the lines for
 // cron.
@@ -33,18 +35,23 @@ func readManual() (*manual, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, section, found := strings.Cut(string(text), "\n"+manualSection)
-		if !found {
-			return nil, fmt.Errorf("%s has no section %q", page, manualSection)
+		section, below := string(text), "\n## "
+		if page != tasksPage {
+			_, section, _ = strings.Cut(section, "\n"+manualSection)
+			section, _, _ = strings.Cut(section, below)
+			below = "\n### "
 		}
-		section, _, _ = strings.Cut(section, "\n## ")
 		if _, lines, is := strings.Cut(section, "\n```cron\n"); is {
 			lines, _, _ = strings.Cut(lines, "```")
 			m.crontab = strings.Split(strings.TrimSpace(lines), "\n")
 		}
-		for _, procedure := range strings.Split(section, "\n### ")[1:] {
+		for _, procedure := range strings.Split(section, below)[1:] {
 			title, body, _ := strings.Cut(procedure, "\n")
-			m.scripts[title] = strings.Join(harness.Examples(body), "")
+			for _, block := range harness.Examples(body) {
+				if strings.Contains(block, "docker compose ") {
+					m.scripts[title] += block
+				}
+			}
 		}
 	}
 	return m, nil

@@ -17,8 +17,8 @@ func TestManual(t *testing.T) {
 	t.Chdir("../..")
 	m := must.Get(readManual())(t)
 	want := []string{
-		"Back up", "Change the secret", "Go on with one node", "Grow to five", "Look", "Move the leadership",
-		"Replace a disk", "Restart or upgrade", "Restore a backup", "Shrink", "Try a restore",
+		"Add a node", "Back up", "Change the secret", "Get a debug bundle", "Go on with one node", "Look", "Move the leadership",
+		"Put a node into or out of HAProxy", "Remove a node", "Replace a machine", "Restart or upgrade", "Restore a backup", "Try a restore",
 	}
 	check.Diff(t, slices.Sorted(maps.Keys(m.scripts)), want, "procedures")
 	for title, script := range m.scripts {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +28,12 @@ const (
 
 // procedures are the work of operators on a cluster of processes, by name.
 var procedures = map[string]fault{
-	"kill and start all":   {process: true, begin: (*bench).killAndStart},
-	"leave and join":       {process: true, resizes: true, begin: each((*bench).leave)},
-	"rotate the secret":    {begin: (*bench).rotateSecret},
-	"back up and restore":  {begin: (*bench).backUp},
-	"exceed the limits":    {begin: (*bench).exceedLimits},
-	"follow the documents": {begin: (*bench).followDocuments},
-	"wave of spam":         {begin: (*bench).endWave},
+	"kill and start all":  {process: true, begin: (*bench).killAndStart},
+	"leave and join":      {process: true, resizes: true, begin: each((*bench).leave)},
+	"rotate the secret":   {begin: (*bench).rotateSecret},
+	"back up and restore": {begin: (*bench).backUp},
+	"exceed the limits":   {begin: (*bench).exceedLimits},
+	"wave of spam":        {begin: (*bench).endWave},
 
 	"upgrade":                        upgradeFault(func(o *options) string { return o.later }),
 	"roll back":                      upgradeFault(func(*options) string { return "" }),
@@ -75,28 +73,6 @@ func (b *bench) awaitVoters(want int) {
 		}
 		return nil
 	}))
-}
-
-// followDocuments runs the manual's commands for operators and the README's calls as they are
-// written, except for names of files, addresses and nodes. The last call must be rejected.
-func (b *bench) followDocuments([]*harness.Node) {
-	const strictly = "curl() { command curl -sS --fail-with-body \"$@\"; }\n"
-	b.cluster.Follow("operate.md", "Commands for operators")
-	var calls []string
-	for _, title := range []string{"## For agents", "## Quick start"} {
-		for _, block := range harness.Section("README.md", title) {
-			if strings.HasPrefix(block, "curl ") {
-				calls = append(calls, block)
-			}
-		}
-	}
-	last := len(calls) - 1
-	if out, err := b.cluster.Shell(strictly + strings.Join(calls[:last], "\n")); err != nil {
-		harness.Failf("an example fails: %w\n%s", err, out)
-	}
-	if out, err := b.cluster.Shell(strictly + calls[last]); err == nil || !strings.Contains(out, `"issues":[{`) {
-		harness.Failf("the example of a rejection is answered: %s", out)
-	}
 }
 
 // rotateSecret follows the manual.

@@ -48,7 +48,6 @@ var scenarios = map[string][]event{
 			{For: time.Second, Fault: "terminate", Target: all, Hard: true},
 		})...),
 	"what operators do": inTurn(
-		event{Fault: "follow the documents", Target: cluster},
 		event{Fault: "rotate the secret", Target: cluster},
 		event{Fault: "back up and restore", Target: cluster},
 		event{Fault: "leave and join", Target: follower},

@@ -112,6 +112,7 @@ check_prometheus
 check_haproxy
 check_nginx
 "$deploy/balancers.sh" "$binary"
+"$deploy/tasks.sh" "$binary"
 code=0
 wait "$kubernetes" || code=$?
 cat "$work/kubernetes.log"
