@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/config"
 )
 
 const interfaceFile = "docs/interface.md"
@@ -18,6 +20,7 @@ var (
 	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	localLink    = regexp.MustCompile(`\]\(([^):]+)\)`)
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	flagName     = regexp.MustCompile("`--([a-z-]+)`")
 	citation     = regexp.MustCompile(`interface,? ?\(?(\d+(?:\.\d+)?)`)
 )
 
@@ -121,6 +124,20 @@ func TestDocsInterfaceIsWhole(t *testing.T) {
 			t.Errorf("%s does not name the code %s", interfaceFile, code)
 		}
 	}
+}
+
+// TestDocsFlags holds that the manual's tables of flags have each flag of a node, and no other.
+func TestDocsFlags(t *testing.T) {
+	_, tables, _ := strings.Cut(readText(t, "docs/operating/install.md"), "\n## Flags of serve\n")
+	documented := map[string]bool{}
+	for row := range strings.Lines(tables) {
+		if first, _, _ := strings.Cut(row[min(2, len(row)):], " | "); strings.HasPrefix(first, "`--") {
+			for _, flag := range flagName.FindAllStringSubmatch(first, -1) {
+				documented[flag[1]] = true
+			}
+		}
+	}
+	check.Diff(t, documented, flagsOf(reflect.TypeFor[config.Config]()), "the flags in the tables")
 }
 
 // TestReadmeVersions holds that the README names the version of the program, of the
