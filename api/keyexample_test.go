@@ -115,3 +115,11 @@ func TestProfilesTakeNoPlaceholder(t *testing.T) {
 		check.Lacks(t, string(p.Example), "edit_key", "the example")
 	}
 }
+
+// TestExampleKeepsValidTags holds that the example of a list with a wrong item keeps the others.
+func TestExampleKeepsValidTags(t *testing.T) {
+	s := start(t)
+	p := s.Post("/api/entries", `{"agent":"ada","body":"High water at noon.","tags":["sea","","tides"]}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "tags")
+	apitest.Equal(t, "the example", string(p.Example), `{"body":"High water at noon.","agent":"ada","tags":["sea","tides"]}`)
+	s.Post("/api/entries", string(p.Example)).Must(t, http.StatusCreated)
+}

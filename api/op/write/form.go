@@ -444,9 +444,13 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 			distinct = append(distinct, l)
 		}
 	}
+	valid := slices.DeleteFunc(slices.Clone(distinct), func(s string) bool { return wire.Count(s) < field.Least || wire.Count(s) > field.Most })
 	if !isList {
 		f.Problems.Add(field.Name, "must be an array of strings")
-	} else if slices.ContainsFunc(distinct, func(s string) bool { return wire.Count(s) < field.Least || wire.Count(s) > field.Most }) {
+	} else if len(valid) < len(distinct) {
+		if len(valid) > 0 && !f.Problems.Has(field.Name) {
+			f.Set(field, valid[:min(len(valid), field.Items)])
+		}
 		f.Problems.Add(field.Name, "each %s must have %d to %d characters", field.Noun, field.Least, field.Most)
 	}
 	f.Settle(field, true, distinct)
