@@ -84,44 +84,67 @@ type Wanted struct {
 	Since  int64             // those that were opened after this instant are new
 }
 
-// wantedPages bounds the pages of open jobs that are searched for wanted ones.
+// wantedPages bounds the pages of open jobs that are searched for wanted ones: most pages are full.
 const wantedPages = 8
 
-// wanted returns the open jobs that the reader wants and can take, the last opened first, and how
-// many of them are new. It ignores those that were opened after the instant until.
-func (v *View) wanted(p *Preferences, until int64) (seqs []uint64, fresh int, err error) {
-	w, s := v.writer(p.Jobs.By)
+// wanted returns the jobs that the reader wants and can take, the last opened first, at most limit,
+// and how many of them are new. They were opened after one instant and not after the other. It looks
+// at the newest MaxList open jobs with the tags.
+func (v *View) wanted(p *Preferences, after, until int64, limit int) (seqs []uint64, fresh int, err error) {
 	q := JobQuery{Status: state.JobOpen, TagKey: p.Jobs.TagKey, Limit: command.MaxList}
-	opened := make(map[uint64]int64)
+	type opened struct {
+		seq uint64
+		at  int64
+	}
+	var found []opened
 	for range wantedPages {
 		page, next, err := v.ListJobs(q)
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, seq := range page {
-			job, stored, can := canTake(s, seq, w)
-			shown, err := v.shows(p, seq)
-			if err := cmp.Or(err, s.err); err != nil {
+			at, err := v.openedAt(seq)
+			if err != nil {
 				return nil, 0, err
 			}
-			at := job.CreatedAt
-			if steps := state.StepsOf(stored.Steps); len(steps) > 0 {
-				at = steps[len(steps)-1].At
-			}
-			if can && shown && at <= until {
-				seqs, opened[seq] = append(seqs, seq), at
+			if after < at && at <= until {
+				found = append(found, opened{seq, at})
 			}
 		}
-		if q.Before = next; next == 0 || len(seqs) >= command.MaxList {
+		q.Limit -= len(page)
+		if q.Before = next; next == 0 || q.Limit == 0 {
 			break
 		}
 	}
-	slices.SortStableFunc(seqs, func(a, b uint64) int { return cmp.Compare(opened[b], opened[a]) })
-	seqs = seqs[:min(len(seqs), command.MaxOpenJobs)]
-	for fresh < len(seqs) && opened[seqs[fresh]] > p.Jobs.Since {
-		fresh++
+	slices.SortStableFunc(found, func(a, b opened) int { return cmp.Compare(b.at, a.at) })
+	w, s := v.writer(p.Jobs.By)
+	for _, job := range found {
+		can := canTake(s, job.seq, w)
+		shown, err := v.shows(p, job.seq)
+		if err := cmp.Or(err, s.err); err != nil {
+			return nil, 0, err
+		}
+		if !can || !shown {
+			continue
+		}
+		if seqs = append(seqs, job.seq); job.at > p.Jobs.Since {
+			fresh++
+		}
+		if len(seqs) == limit {
+			break
+		}
 	}
 	return seqs, fresh, nil
+}
+
+// openedAt returns when an open job became open, in milliseconds since the epoch.
+func (v *View) openedAt(seq uint64) (int64, error) {
+	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
+	if steps := state.StepsOf(job.Steps); err == nil && len(steps) > 0 {
+		return steps[len(steps)-1].At, nil
+	}
+	m, _, errMeta := v.Meta(seq)
+	return m.CreatedAt, cmp.Or(err, errMeta)
 }
 
 // maxOwnRead is how many of its own open items are read to find those that an agent made with proof.
@@ -243,7 +266,7 @@ func (v *View) newestOfOthers(agentKey string, first uint64) ([]uint64, error) {
 // or more than a page of them, whether left out or not.
 func (v *View) HasFor(p *Preferences, since int64) (has bool, err error) {
 	if p.Jobs != nil {
-		if _, fresh, err := v.wanted(p, math.MaxInt64); err != nil || fresh > 0 {
+		if _, fresh, err := v.wanted(p, p.Jobs.Since, math.MaxInt64, 1); err != nil || fresh > 0 {
 			return err == nil, err
 		}
 	}
@@ -434,7 +457,7 @@ func (v *View) fillWaiting(h *Home, p *Preferences) error {
 		}
 	}
 	if p.Jobs != nil {
-		h.OpenJobs, h.NewJobs, err = v.wanted(p, h.Now)
+		h.OpenJobs, h.NewJobs, err = v.wanted(p, -1, h.Now, command.MaxOpenJobs)
 		return err
 	}
 	h.OpenJobs, err = v.waitingList(home.PartOpen, p.AgentKey, 0, command.MaxOpenJobs, h.concerns)

@@ -128,7 +128,7 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 			if !listed[seq] || len(ids) == command.MaxCandidates {
 				continue
 			}
-			if _, _, can := canTake(s, seq, w); can {
+			if canTake(s, seq, w) {
 				ids = append(ids, state.FormatID(state.TypeJob, seq))
 			}
 		}
@@ -140,9 +140,9 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 }
 
 // canTake reports whether a signer can take a job as the next one, now or with fewer claims.
-func canTake(s state.Facts, seq uint64, w *state.Writer) (job state.EntryRow, stored state.JobRow, can bool) {
-	job, stored, found := home.TakeProblems(s, state.FormatID(state.TypeJob, seq), w)
-	return job, stored, len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims})
+func canTake(s state.Facts, seq uint64, w *state.Writer) bool {
+	_, _, found := home.TakeProblems(s, state.FormatID(state.TypeJob, seq), w)
+	return len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims})
 }
 
 // jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.
