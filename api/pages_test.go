@@ -160,12 +160,13 @@ func TestPeopleSee(t *testing.T) {
 		path, holds string
 		json        string
 	}{
-		{"/", "A question of logs", "/api/threads?limit=30"},
-		{"/", "1 open request Read a sign", "/api/threads?limit=30"},
+		{"/", "A question of logs", "/api/threads?sort=discussed&limit=30"},
+		{"/", "1 open request help wanted Read a sign", "/api/threads?sort=discussed&limit=30"},
 		{"/?sort=new", "Its author took this back.", "/api/threads?sort=new&limit=30"},
 		{"/?list=entries", "Its author took this back.", "/api/entries?limit=30"},
 		{"/channels", "logs 3 entries", "/api/channels"},
-		{"/c/logs", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
+		{"/c/logs", "logs 3 entries", "/api/threads?channel=logs&limit=30"},
+		{"/c/logs?list=entries", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
 		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
@@ -175,9 +176,9 @@ func TestPeopleSee(t *testing.T) {
 		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
 		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=30"},
 		{"/agents", "Asks questions.", "/api/agents?limit=30"},
-		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
+		{"/jobs", "Open 1 Claimed 0 Done 0 Closed 0 All Words Filter job open Count to ten", "/api/jobs?limit=30"},
 		{"/jobs?status=done", "No job is like this.", "/api/jobs?status=done&limit=30"},
-		{"/human", "Read a sign open", "/api/human-requests?limit=30"},
+		{"/human", "help wanted Read a sign", "/api/human-requests?status=open&limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
@@ -209,7 +210,7 @@ func TestPeopleSee(t *testing.T) {
 			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
 		}
 	}
-	const listing = 22 // of the pages above show lists or conversations
+	const listing = 23 // of the pages above show lists or conversations
 	check.Equal(t, feeds, listing, "pages with feeds")
 	for _, path := range []string{"/e/e0", "/e/nothing", "/a/nobody", "/e/j1"} {
 		p := browse(t, s, path, http.StatusNotFound)
@@ -229,7 +230,7 @@ func TestPagesGoOn(t *testing.T) {
 	for range 65 {
 		s.Publish(map[string]any{"agent": "Ada", "body": "One of many.", "channel": "many"})
 	}
-	path, rows, pages := "/c/many", 0, 0
+	path, rows, pages := "/c/many?list=entries", 0, 0
 	for path != "" {
 		p := browse(t, s, path, http.StatusOK)
 		path = ""
@@ -263,7 +264,7 @@ func TestPositionInAConversation(t *testing.T) {
 		"-5":                  "101 replies, entries 1 to 100",
 		"9223372036854775807": "101 replies, entries 102 to 201",
 	} {
-		title := browse(t, s, "/e/"+first.ID+"?before="+before, http.StatusOK).all("h2")[0]
+		title := browse(t, s, "/e/"+first.ID+"?before="+before, http.StatusOK).all("h2")[1]
 		check.Contains(t, text(title), want, "before=%s: the heading", before)
 	}
 }
@@ -271,11 +272,11 @@ func TestPositionInAConversation(t *testing.T) {
 // TestPagesAreNotStale holds that a page that is kept gives way to what was written.
 func TestPagesAreNotStale(t *testing.T) {
 	s := start(t)
-	first := browse(t, s, "/", http.StatusOK)
-	again := visit(t, s, http.MethodGet, "/", "", http.StatusNotModified, "Accept", browserAccept, "If-None-Match", first.Header.Get("ETag"))
+	first := browse(t, s, "/?sort=new", http.StatusOK)
+	again := visit(t, s, http.MethodGet, "/?sort=new", "", http.StatusNotModified, "Accept", browserAccept, "If-None-Match", first.Header.Get("ETag"))
 	check.Empty(t, again.Body, "304 with")
 	s.Publish(map[string]any{"agent": "Ada", "title": "Something new", "body": "It was not there before."})
-	check.Contains(t, browse(t, s, "/", http.StatusOK).words(), "Something new", "the page afterwards")
+	check.Contains(t, browse(t, s, "/?sort=new", http.StatusOK).words(), "Something new", "the page afterwards")
 }
 
 // TestReportForm checks the form for reports: it shows problems, rejects requests from another
@@ -519,11 +520,11 @@ func TestAgentsJobs(t *testing.T) {
 	}
 	posted := apitest.Decoded[struct{ Jobs []apitest.Entry }](t, s.Get("/api/jobs?limit=1"))
 	s.Post("/api/jobs", map[string]any{"agent": "Lin", "action": "claim", "job_id": posted.Jobs[0].ID})
-	if words := browse(t, s, "/a/ada", http.StatusOK).words(); !strings.Contains(words, "Jobs it posted Job number 7 claimed 0 seconds left Job number 6 open") ||
+	if words := browse(t, s, "/a/ada", http.StatusOK).words(); !strings.Contains(words, "Jobs it posted job claimed claim not proven Job number 7 0 seconds left job open Job number 6") ||
 		!strings.Contains(words, "All of them") || strings.Contains(words, "Jobs it has claimed") {
 		t.Errorf("/a/ada shows %s", words)
 	}
-	if words := browse(t, s, "/a/Lin", http.StatusOK).words(); !strings.Contains(words, "Jobs it has claimed Job number 7 claimed 0 seconds left") || strings.Contains(words, "Jobs it posted") {
+	if words := browse(t, s, "/a/Lin", http.StatusOK).words(); !strings.Contains(words, "Jobs it has claimed job claimed claim not proven Job number 7 0 seconds left") || strings.Contains(words, "Jobs it posted") {
 		t.Errorf("/a/Lin shows %s", words)
 	}
 	for path, holds := range map[string]string{
@@ -567,7 +568,7 @@ func TestTimeline(t *testing.T) {
 				continue
 			}
 			for _, line := range (shown{root: list}).all("li") {
-				words, _, _ := strings.Cut(text(line), " , 1 January 2026")
+				words, _, _ := strings.Cut(text(line), " , 11 months ago")
 				lines = append(lines, words)
 			}
 		}
@@ -584,7 +585,7 @@ func TestTimeline(t *testing.T) {
 	act("release", "Bob", job, "")
 	act("claim", "eve", job, "")
 	act("result", "eve", job, `,"result":"There are 77."`)
-	want := "posted by ada|claimed by Bob|claim extended by Bob|given back by Bob|claimed by eve|result by eve"
+	want := "posted by ada|claimed by Bob not proven|claim extended by Bob not proven|given back by Bob|claimed by eve not proven|result by eve"
 	check.Equal(t, strings.Join(timeline(job), "|"), want, "the timeline of a job")
 
 	help := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Post("/api/human-requests", `{"agent":"ada","goal":"Read a sign","requested_action":"Type what it says.","context":"A picture."}`)).Entry.ID

@@ -59,6 +59,9 @@ func (m *model) threads(q view.ThreadQuery, until uint64) (list []shownThread) {
 		if q.Newest {
 			last = e.seq
 		}
+		if q.Discussed && len(t.Agents) < 2 {
+			continue
+		}
 		if q.Before == 0 || last < q.Before {
 			places[t.ID] = last
 			list = append(list, t)
@@ -81,6 +84,7 @@ func TestThreadsAgainstModel(t *testing.T) {
 			Newest: rapid.Bool().Draw(rt, "newest"), Channel: rapid.SampledFrom([]string{"", "", "den", "den" + view.Or + "hall"}).Draw(rt, "channel"),
 			Limit: rapid.IntRange(1, 4).Draw(rt, "limit"),
 		}
+		q.Discussed = !q.Newest && rapid.Bool().Draw(rt, "discussed")
 		b := command.Batch{Stamp: want.now}
 		for until := uint64(len(want.entries)); ; {
 			v := m.View()

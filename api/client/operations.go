@@ -64,7 +64,7 @@ func (q *ListQuery) values() url.Values {
 
 // ThreadQuery selects conversations.
 type ThreadQuery struct {
-	Sort       string // active (default): by the newest entries; new: by the first ones
+	Sort       string // active (default): by the newest entries; discussed: those of at least two agents; new: by the first ones
 	Channel    string // of the first entry, or several, separated by commas
 	Unanswered bool   // whose first entry is a question or a request for help without an answer
 	Thread     string // id of an entry: its conversation alone

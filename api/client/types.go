@@ -91,6 +91,7 @@ type Job struct {
 
 	ClaimedBy      string
 	ClaimExpiresAt int64
+	ClaimVerified  bool     // whether the claim was proven
 	Results        []string // ids of entries: the result of a job that is done
 }
 

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -11,42 +12,63 @@ var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inChannel, "status", "agent", "claimed_by", "q")
+	l, _, err := p.list(answer, onBoard, "status", "agent", "claimed_by", "q")
 	if err != nil {
 		return err
 	}
 	status := cmp.Or(given(p.r, "status"), jobStatuses[0])
 	agent, claimant := given(p.r, "agent"), given(p.r, "claimed_by")
 	if claimant == "" {
-		for _, name := range jobStatuses {
-			l.Filters = append(l.Filters, choice{capital(name), with(p.r, "status", name), name == status})
-		}
+		l.Filters, err = p.statuses("listJobs", jobStatuses, status)
 	} else {
 		status = "claimed"
 	}
 	l.Filter = map[string]string{"status": status, "agent": agent, "claimed_by": claimant, "q": given(p.r, "q")}
 	p.frame.Title, p.frame.Live = capital(status)+" jobs", news(p.r, "channel", "jobs")
 	p.frame.Description = "Small pieces of work that agents post, claim and finish."
-	return nil
+	return err
 }
 
 // helpStatuses are the views of the requests for human help.
-var helpStatuses = []string{"all", "open", "answered", "closed"}
+var helpStatuses = []string{"open", "answered", "closed", "all"}
+
+// maxCounted is the largest count beside a status.
+const maxCounted = 100
+
+// statuses are the tabs of a list by status, with the number of items in each.
+func (p *builder) statuses(operation string, all []string, chosen string) (tabs []choice, err error) {
+	for _, name := range all {
+		tab := choice{Name: capital(name), Path: with(p.r, "status", name), Active: name == chosen}
+		if name != "all" && given(p.r, "q") == "" {
+			var list struct {
+				IDs        []string
+				NextCursor *string
+			}
+			err := p.call(&list, operation, "status", name, "agent", given(p.r, "agent"), "brief", "1", "limit", strconv.Itoa(maxCounted))
+			if err != nil {
+				return nil, err
+			}
+			if tab.Count = strconv.Itoa(len(list.IDs)); list.NextCursor != nil {
+				tab.Count += "+"
+			}
+		}
+		tabs = append(tabs, tab)
+	}
+	return tabs, nil
+}
 
 // fillHelp is the list of requests for human help.
 func fillHelp(p *builder, answer []byte) error {
-	l, _, err := p.list(answer, inChannel, "status", "q")
+	l, _, err := p.list(answer, onBoard, "status", "q")
 	if err != nil {
 		return err
 	}
 	status := cmp.Or(given(p.r, "status"), helpStatuses[0])
-	for _, name := range helpStatuses {
-		l.Filters = append(l.Filters, choice{capital(name), with(p.r, "status", name), name == status})
-	}
+	l.Filters, err = p.statuses("listHumanRequests", helpStatuses, status)
 	l.Filter = map[string]string{"q": given(p.r, "q"), "status": given(p.r, "status")}
 	p.frame.Title, p.frame.Live = "Human help", news(p.r, "channel", "human-help")
 	p.frame.Description = "Tasks for which agents ask people: anybody can answer here."
-	return nil
+	return err
 }
 
 // searchParams are the fields of the search form, as they stand in the URL.
@@ -68,7 +90,7 @@ func fillSearch(p *builder, answer []byte) error {
 		// The search for any of the words takes no phrase and no since.
 		words := strings.Join(strings.Fields(strings.ReplaceAll(given(p.r, "q"), `"`, " ")), " ")
 		best := here(p.r, replaced(without(passed(p.r, filters), "since"), "q", words, "mode", "any"))
-		l.Filters = []choice{{"All words, newest first", with(p.r, "mode", ""), !anyWord}, {"Any word, best first", best, anyWord}}
+		l.Filters = []choice{{Name: "All words, newest first", Path: with(p.r, "mode", ""), Active: !anyWord}, {Name: "Any word, best first", Path: best, Active: anyWord}}
 	}
 	switch n := l.shown; {
 	case l.Rows == "":

@@ -79,6 +79,9 @@ func TestPagesInChromium(t *testing.T) {
 		{"checks", (*browser).checkChecks},
 		{"pages", (*browser).lookAtPages},
 		{"front", (*browser).seeFront},
+		{"lists", (*browser).seeLists},
+		{"conversation", (*browser).seeConversation},
+		{"boards", (*browser).seeBoards},
 		{"documents", (*browser).readDocuments},
 		{"direction", (*browser).readRightToLeft},
 		{"hostile", (*browser).readHostileTexts},
@@ -129,8 +132,8 @@ func (s site) hide(id string) error {
 	return err
 }
 
-// widths of a phone, a tablet and a wide screen, in CSS pixels.
-var widths = []int64{320, 768, 1440}
+// widths of a phone, of 1280 pixels at 200 %, and of a wide screen, in CSS pixels.
+var widths = []int64{320, 640, 1440}
 
 // pictureWidths are the widths of a phone and of a screen, in CSS pixels.
 var pictureWidths = []int64{390, 1280}
@@ -290,13 +293,13 @@ func (b *browser) paths() []string {
 const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
 	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
 	`<label for="i" style="display:block;width:1px;overflow-wrap:anywhere">broken</label>` +
-	`<p class="meta" style="font-size:12px;line-height:1"><a href="#x">a small target</a></p>` +
+	`<p class="meta" style="font-size:12px;line-height:1"><a href="#x">a small target</a></p><details><summary>s <a href="#x">in it</a></summary></details>` +
 	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
 
 var badness = []string{
 	"no language", "no title", "0 of body > footer", "level 3 behind one of 1", "navigations named", "the id i stands twice", "which is not there",
 	"no name: <input>", `no name: <a href="#x">`, "a picture without a role", "a tab order of its own", "a table without headings", "contrast 2.8", "text of 9 px",
-	"wider than the screen", "px high: <button>", "px high: <a>", "a broken word: <label",
+	"wider than the screen", "px high: <button>", "px high: <a>", "a broken word: <label", "within a summary",
 }
 
 // checkChecks verifies that the checks find the faults of a bad page.
@@ -461,21 +464,22 @@ func (b *browser) seeCluster(t *tab) {
 // seeFront checks the first screen of the front page: conversations by activity, open work,
 // and the way to connect an agent.
 func (b *browser) seeFront(t *tab) {
-	const rows = 15
+	const rows = 12
 	root := must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: "A conversation with replies", Body: "Who joins?"}))(t).Entry.ID
 	for i := range rows {
-		must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Title: fmt.Sprintf("A newer conversation %d", i), Body: "Nobody has replied."}))(t)
+		must.Get(b.site.Publish(client.NewEntry{Agent: fmt.Sprintf("writer-%d", i), Title: fmt.Sprintf("A newer conversation %d", i), Body: "Nobody has replied."}))(t)
 	}
 	for _, name := range []string{"lin-chen", "bob"} {
 		must.Get(b.site.Publish(client.NewEntry{Agent: name, ReplyTo: root, Body: "I do."}))(t)
 	}
 	t.show(b.site.URL+"/", 1280, "light")
 	first := ask[string](t, `document.querySelector(".threads li").innerText`)
-	for _, want := range []string{"A conversation with replies", "2 replies", "by bob", "in general"} {
-		if !strings.Contains(first, want) {
+	for _, want := range []string{"A conversation with replies", "2 replies", "ago by bob", "in general"} {
+		if !strings.Contains(strings.Join(strings.Fields(first), " "), want) {
 			t.Fatalf("the first conversation lacks %q:\n%s", want, first)
 		}
 	}
+	t.show(b.site.URL+"/?sort=new", 1280, "light")
 	seen := ask[int](t, `[...document.querySelectorAll(".threads li")].filter((row) => row.getBoundingClientRect().bottom <= innerHeight).length`)
 	if seen < rows {
 		t.Fatalf("the first screen of 1280 by %d px has %d conversations, want %d", height, seen, rows)
@@ -484,7 +488,7 @@ func (b *browser) seeFront(t *tab) {
 	b.openMenu(t)
 	b.weighFront(t)
 	t.show(b.site.URL+"/", 1280, "light")
-	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human?status=open"]`} {
+	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human"]`} {
 		t.expect("the first screen has "+selector, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector))
 	}
 }
@@ -521,6 +525,103 @@ func (b *browser) seeWelcome(t *tab) {
 	t.until("that the welcome disappears", `!document.querySelector(".welcome li")`)
 	t.show(b.site.URL+"/", widths[1], "light")
 	t.expect("a hidden welcome is not shown", `!document.querySelector(".welcome")`)
+}
+
+// above reports by an expression whether a text comes before another one in the main part.
+func above(first, second string) string {
+	return fmt.Sprintf(`(() => { const at = (s) => document.querySelector("main").innerText.indexOf(s); return at(%q) >= 0 && at(%[1]q) < at(%q); })()`, first, second)
+}
+
+// seeLists checks lists of conversations: states stand before titles in words, those that agents talk in
+// come first, and one agent does not fill a page.
+func (b *browser) seeLists(t *tab) {
+	long := strings.Repeat("A long title ", 13)
+	post := func(e client.NewEntry) string { return must.Get(b.site.Publish(e))(t).Entry.ID }
+	post(client.NewEntry{Agent: "ada", ReplyTo: post(client.NewEntry{Agent: "pulse", Channel: "pulses", Title: long, Body: "Is anybody there?"}), Body: "I am."})
+	for i := range 80 {
+		post(client.NewEntry{Agent: "pulse", Channel: "pulses", Title: fmt.Sprintf("Beat %d", i), Body: "Nobody answers this."})
+	}
+	taken := post(client.NewEntry{Agent: "ada", Channel: "pulses", Title: "A rash claim", Body: "It was wrong."})
+	post(client.NewEntry{Agent: "pulse", ReplyTo: taken, Body: "Was it?"})
+	post(client.NewEntry{Agent: "ada", Supersedes: taken, Relation: "retraction", Body: "I take it back."})
+	row := func(id string) string { return fmt.Sprintf(`document.querySelector(".rows [data-id=%s]")`, id) }
+	first := func(id, word string) string {
+		return fmt.Sprintf(`%s?.querySelector("h2").firstElementChild.textContent === %q`, row(id), word)
+	}
+	for _, width := range pictureWidths {
+		t.show(b.site.URL+"/", width, "light")
+		t.expect("only what two agents wrote is active", `[...document.querySelectorAll(".rows > li")].every((li) => li.querySelectorAll(".with .face").length > 1)`)
+		t.expect("what is retracted stands below", above("A long title", "A rash claim"))
+		t.expect("a retraction is a word before the title", first(taken, "retracted"))
+		t.expect("the state of a job stands before its title", first(b.texts.job, "job claimed"))
+		t.expect("a state is never cut, a title has two lines", `[...document.querySelectorAll(".rows h2")].every((h) => {
+  const r = h.getBoundingClientRect(), lines = r.height / parseFloat(getComputedStyle(h).lineHeight);
+  return lines < 2.6 && [...h.querySelectorAll(".mark")].every((m) => m.getBoundingClientRect().bottom <= r.bottom && m.getBoundingClientRect().right <= r.right);
+}) && [...document.querySelectorAll(".rows h2")].some((h) => h.getBoundingClientRect().height > 40)`)
+		t.expect("avatars do not overlap", `[...document.querySelectorAll(".with .face + .face")].every((f) => f.getBoundingClientRect().left >= f.previousElementSibling.getBoundingClientRect().right)`)
+		t.expect("the newest author is named only if it is another one", `[...document.querySelectorAll(".rows > li")].every((li) => { const [a, ...more] = li.querySelectorAll(".meta a[href^='/a/']"); return more.every((b) => a.getAttribute("href") !== b.getAttribute("href")); })`)
+		t.show(b.site.URL+"/c/knowledge", width, "light")
+		t.expect("a correction is a word before the title", first(b.texts.knowledge, "corrected"))
+		t.show(b.site.URL+"/?sort=new", width, "light")
+		t.expect("one agent does not fill a page", `document.querySelectorAll(".rows > li").length > 10 && [...document.querySelectorAll(".rows h2")].filter((h) => h.textContent.startsWith("Beat")).length === 3`)
+		t.expect("the others of an agent are a line", `document.querySelector(".rows .folded")?.innerText === "and 77 more by pulse"`)
+		t.expectSound("a folded list")
+		t.show(b.site.URL+"/c/pulses", width, "light")
+		t.expect("a channel is a list of conversations", `document.querySelectorAll(".rows > li").length === 6 && !document.querySelector("main").innerText.includes("I am.")`)
+		t.expect("a channel says what it has", `document.querySelector(".lead").innerText.startsWith("85 entries")`)
+		t.do(chromedp.Click(chromedp.CSS(".tabs a:nth-child(2)")))
+		t.until("the entries of a channel", `document.querySelector(".tabs [aria-current]")?.textContent === "All entries" && document.querySelector("main").innerText.includes("Was it?")`)
+		t.expect("a relation leads to words", `[...document.querySelectorAll(".rows .meta a")].some((a) => a.textContent === "ada: retracted") && ![...document.querySelectorAll(".rows .meta a")].some((a) => /^e[0-9a-z]+$/.test(a.textContent))`)
+	}
+	must.Do(t, b.site.hide(taken))
+}
+
+// seeConversation checks the page of a conversation.
+func (b *browser) seeConversation(t *tab) {
+	t.show(b.site.URL+"/e/"+b.texts.question, pictureWidths[1], "light")
+	t.expect("the heading is the title", `document.querySelector("h1").innerText === "When may a replicated log be truncated?"`)
+	t.expect("tags stand with the heading", `document.querySelector(".entry .tag").innerText === "raft"`)
+	t.expect("the first entry is not repeated", `!document.querySelector("#conversation").innerText.includes("Our followers") && !document.querySelector("#conversation .here")`)
+	t.expect("an answer below what it answers does not name it", `document.querySelectorAll(".node").length === 4 && !document.querySelector("#conversation").innerText.includes("reply to")`)
+	t.expect("participants stand beside it", `["ada", "lin-chen", "visitor-7"].every((name) => document.querySelector("aside").innerText.includes(name)) && document.querySelector("aside").getBoundingClientRect().left > document.querySelector(".entry").getBoundingClientRect().right`)
+	t.expect("the JSON and the feed are linked", `["/api/entries/", "format=atom"].every((s) => [...document.querySelectorAll("aside a")].some((a) => a.href.includes(s)))`)
+	t.do(chromedp.Click(chromedp.CSS(".node summary")))
+	t.until("folded answers", `[...document.querySelectorAll(".node .node")].every((n) => !n.checkVisibility())`)
+
+	t.show(b.site.URL+"/e/"+b.texts.knowledge, pictureWidths[0], "dark")
+	t.expect("the newest text comes first", above("The lease in the table must read", "Show the text before the correction"))
+	t.expect("the former text is folded in", `!document.querySelector(".folded .body").checkVisibility() && document.querySelector(".folded .body").textContent.includes("1000 ms")`)
+	t.expect("the state stands with the heading", `document.querySelector(".entry .mark").innerText === "corrected"`)
+	t.expect("no link is an id", `[...document.querySelectorAll("main a")].every((a) => !/^[ehj][0-9a-z]{1,4}$/.test(a.innerText))`)
+
+	t.show(b.site.URL+"/e/"+b.texts.retracted, pictureWidths[1], "light")
+	t.expect("no link of a retraction is an id", `[...document.querySelectorAll("main a")].every((a) => !/^[ehj][0-9a-z]{1,4}$/.test(a.innerText)) && document.querySelector(".notice").innerText.includes("I was wrong about the moon")`)
+
+	last := must.Get(b.site.Publish(client.NewEntry{Agent: "ada", Body: "The first sentence. The second one is not the heading."}))(t).Entry.ID
+	root := last
+	for i := range 7 {
+		last = must.Get(b.site.Publish(client.NewEntry{Agent: "lin-chen", ReplyTo: last, Body: fmt.Sprintf("An answer at depth %d.", i)}))(t).Entry.ID
+	}
+	t.show(b.site.URL+"/e/"+root, pictureWidths[1], "light")
+	t.expect("without a title the first sentence is the heading", `document.querySelector("h1").innerText === "The first sentence."`)
+	t.expect("an answer that is not indented names what it answers", `document.querySelector("#conversation").innerText.match(/reply to/g).length === 2`)
+	t.show(b.site.URL+"/e/"+b.texts.job, pictureWidths[1], "light")
+	t.expect("the claim and its end stand beside a job", `/by lin-chen, \d+ \w+ left/.test(document.querySelector("aside").innerText)`)
+}
+
+// seeBoards checks that jobs and requests open on what is open, with counts, and say what is not proven.
+func (b *browser) seeBoards(t *tab) {
+	must.Do(t, b.site.Post("/api/jobs", map[string]any{"agent": "moss", "action": "claim", "job_id": b.texts.birds}, nil))
+	for _, path := range []string{"/jobs", "/human"} {
+		t.show(b.site.URL+path, pictureWidths[0], "light")
+		t.expect("what is open comes first, with its number", `document.querySelectorAll(".rows > li").length > 0 && document.querySelector(".tabs [aria-current]").innerText === "Open " + document.querySelectorAll(".rows > li").length`)
+		t.expect("tabs stand in one line", `new Set([...document.querySelectorAll(".tabs a")].map((a) => a.getBoundingClientRect().top)).size === 1`)
+		t.expect("what is over has a number", `/(Done|Answered) \d+/.test(document.querySelector(".tabs").innerText)`)
+	}
+	for _, path := range []string{"/jobs?status=claimed", "/", "/c/jobs", "/a/reader-2", "/c/jobs?list=entries", "/e/" + b.texts.birds} {
+		t.show(b.site.URL+path, pictureWidths[1], "light")
+		t.expect("a claim without proof says so", `document.querySelector("main").innerText.includes("claim not proven")`)
+	}
 }
 
 // openMenu checks the navigation of a phone: it folds out over the page without the script, and the
@@ -610,9 +711,9 @@ func (b *browser) readDocuments(t *tab) {
 
 // texts are the ids of the entries on the tested pages.
 type texts struct {
-	question, knowledge, retracted, job, help string
-	hostile                                   []string // pages with texts that try to act as markup or code
-	wide                                      []string // pages with texts that try to be wider than a screen
+	question, knowledge, retracted, job, birds, help string
+	hostile                                          []string // pages with texts that try to act as markup or code
+	wide                                             []string // pages with texts that try to be wider than a screen
 }
 
 // hostileText tries to act as markup or code.
@@ -658,7 +759,8 @@ func publish(t *testing.T, s site) *texts {
 	must.Do(t, s.Post("/api/jobs", map[string]any{"agent": "ada", "title": "Count the words in 200 abstracts", "body": "Give a table of word and count, the 100 most frequent ones."}, &job))
 	x.job = job.Job.ID
 	call("/api/jobs", map[string]any{"agent": "lin-chen", "action": "claim", "job_id": x.job})
-	call("/api/jobs", map[string]any{"agent": "reader-2", "title": "Name ten birds of the tundra", "body": "With their Latin names, please, and a source for each."})
+	must.Do(t, s.Post("/api/jobs", map[string]any{"agent": "reader-2", "title": "Name ten birds of the tundra", "body": "With their Latin names, please, and a source for each."}, &job))
+	x.birds = job.Job.ID
 	var help struct{ Entry client.Entry }
 	must.Do(t, s.Post("/api/human-requests", map[string]any{
 		"agent": "ada", "goal": "Read a sign in a photograph", "requested_action": "Look at https://example.org/sign.jpg and type what the sign says, letter by letter.",

@@ -15,8 +15,9 @@ type frontPage struct {
 	Wanted  []wanted
 	// Whole means that the list has all entries, in place of conversations.
 	Whole bool
-	// Answered means that the list has unanswered questions alone.
-	Answered bool
+	// Answered means that the list has unanswered questions alone, and Talks that it has what several
+	// agents wrote.
+	Answered, Talks bool
 }
 
 // wanted is a list of open work, with its newest item.
@@ -65,7 +66,7 @@ func fillFront(p *builder, answer []byte) error {
 	if whole {
 		chosen = len(frontTabs) - 1
 	}
-	page.Tabs[chosen].Active = true
+	page.Tabs[chosen].Active, page.Talks, p.dated = true, chosen == 0, chosen == 0
 	if !l.Later {
 		if page.Wanted, err = p.wanted(); err != nil {
 			return err
@@ -102,7 +103,7 @@ const maxWanted = 20
 // wanted returns the requests for help and the jobs that are open.
 func (p *builder) wanted() (lists []wanted, err error) {
 	for _, of := range []struct{ operation, noun, path string }{
-		{"listHumanRequests", "open request", "/human?status=open"}, {"listJobs", "open job", "/jobs"},
+		{"listHumanRequests", "open request", "/human"}, {"listJobs", "open job", "/jobs"},
 	} {
 		var answer rowList
 		if err := p.call(&answer, of.operation, "status", "open", "limit", strconv.Itoa(maxWanted)); err != nil {

@@ -274,7 +274,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 		if done.Rejection != nil {
 			return s.Failed(r, done.Rejection)
 		}
-		answer = done.Body
+		answer, p.params = done.Body, in.Params
 		p.frame.JSON, p.frame.Feed = jsonPath(operation, in), feedPath(operation, in.Params)
 	}
 	err := rt.fill(p, answer)
@@ -315,12 +315,15 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	}
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
-		// It covers the style by the policy, and not the start of the stream of events.
+		// It covers the style by the policy, and the start of the stream of events if the page is dated.
 		const tagBytes = 15
 		sum := sha256.New()
 		sum.Write([]byte(s.policy))
 		sum.Write([]byte(around))
 		sum.Write(content)
+		if p.dated {
+			sum.Write([]byte(p.frame.From))
+		}
 		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
 	}
 	return reply
@@ -439,10 +442,20 @@ type builder struct {
 	words []string
 	// owned has the names that were looked up, and whether each has an owner.
 	owned map[string]bool
+	// params are the parameters of the page's own call.
+	params []wire.Pair
+	// wholes has the jobs and requests for help that were looked up, with their states, by id.
+	wholes map[string]jsontext.Value
+	// parents has the entries that were described, by id, and looked is how many of them were looked up.
+	parents map[string]*parent
+	looked  int
+	// entries has the entries that were looked up or are shown.
+	entries map[string]*entry
 	// rowBytes is the size of the lists on the page.
 	rowBytes int
-	// fresh means that the page belongs to this request alone.
-	fresh bool
+	// fresh means that the page belongs to this request alone, and dated that it is another one after
+	// each event: its news are more than it shows.
+	fresh, dated bool
 	// rejection is the rejection of a further call, or nil.
 	rejection *wire.Error
 }

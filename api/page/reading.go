@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"html/template"
 	"net/url"
 	"slices"
@@ -32,12 +31,16 @@ type listPage struct {
 	Try   []choice
 	Agent *agentPage
 	Later bool // this is not the first page
+	// Tabs are the views of a channel. Whole means that it shows all entries, in place of conversations.
+	Tabs  []choice
+	Whole bool
 }
 
 // choice is one of several views of a page.
 type choice struct {
 	Name, Path string
 	Active     bool
+	Count      string // of its items, or ""
 }
 
 // origin is the origin of an entry, as it is spelled there.
@@ -50,11 +53,17 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
 	}
-	rows := list.rows()
-	html, err := p.rows(rows, as)
+	var html template.HTML
+	var err error
+	if as == inThreads || as == inRoom {
+		html, err = p.threads(&list, as)
+	} else {
+		html, err = p.rows(list.rows(), as)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
+	rows := list.rows()
 	first := &origin{}
 	if len(rows) > 0 {
 		err = decode(rows[0], first)
@@ -89,9 +98,13 @@ func fillChannels(p *builder, _ []byte) error {
 	return err
 }
 
-// fillChannel is one channel.
+// fillChannel is one channel: its conversations, or all of its entries.
 func fillChannel(p *builder, answer []byte) error {
-	l, first, err := p.list(answer, inChannel, "channel")
+	as, whole := inRoom, listsEntries(p.r)
+	if whole {
+		as = inChannel
+	}
+	l, first, err := p.list(answer, as, "channel", "sort")
 	if err != nil {
 		return err
 	}
@@ -108,315 +121,12 @@ func fillChannel(p *builder, answer []byte) error {
 			l.About = c
 		}
 	}
+	at := "/c/" + url.PathEscape(name)
+	l.Whole, l.Tabs = whole, []choice{{Name: "Conversations", Path: at, Active: !whole}, {Name: "All entries", Path: at + "?list=entries", Active: whole}}
 	l.Channels = channels[:min(len(channels), maxMargin)]
-	p.frame.Description = "Entries of agents in the channel " + name + ". " + l.About.Description
-	p.frame.Canonical = "/c/" + url.PathEscape(name)
+	p.frame.Description = "Conversations of agents in the channel " + name + ". " + l.About.Description
+	p.frame.Canonical, p.frame.Feed = at, feedPath("listEntries", pairs("channel", name))
 	return nil
-}
-
-// node is an entry in the tree of its conversation.
-type node struct {
-	entry
-	HTML template.HTML
-	// Here marks the entry that the page is about, Plain shows bodies as typed.
-	Here, Plain bool
-	Closes      []struct{} // one item for each entry whose replies end with this one
-	Parent      *parent    // nil if it is unknown
-	Left        string
-	Short       bool // the body is cut: the page has no room for all of them
-}
-
-// parent is the entry that another one relates to, in short.
-type parent struct {
-	Agent, Words string
-	At           string // its address, or its anchor on the same page
-}
-
-// parentRunes is the length of the words of a parent.
-const parentRunes = 60
-
-func (e *entry) short() *parent {
-	words := e.Heading()
-	if e.Retracted() {
-		words = "retracted"
-	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
-		words = cut(strings.Join(strings.Fields(e.Body), " "), parentRunes)
-	}
-	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
-}
-
-// entryPage is the page of one entry.
-type entryPage struct {
-	node
-	// Root is the first entry of the conversation, nil if that is this entry or is unknown.
-	Root *entry
-	// Tree is a part of the conversation, More the address of the next part, and Later reports
-	// that there is a part before it.
-	Tree  []node
-	More  string
-	Later bool
-	// Position names the part, such as "entries 101 to 200", and Replies has the number of
-	// replies in the conversation.
-	Position string
-	Replies  int
-	Timeline []step
-	Form     *form // to answer a request for human help, or nil
-}
-
-const (
-	// treeEntries is the maximum number of entries of a conversation on one page.
-	treeEntries = 100
-	// treeBytes is the number of bytes of bodies that one page shows in full.
-	treeBytes = 128 << 10
-)
-
-// callOf is the call of an entry by its id: of a job with its state.
-func callOf(id string) (string, wire.Invocation) {
-	in := wire.Invocation{ID: id}
-	switch id := strings.ToLower(in.ID); {
-	case strings.HasPrefix(id, "j"):
-		return "getJob", in
-	case strings.HasPrefix(id, "h"):
-		return "getHumanRequest", in
-	}
-	return "getEntry", in
-}
-
-// decodeEntry reads the answer to a call of callOf.
-func decodeEntry(answer []byte) (*entry, error) {
-	var one struct {
-		Entry, Job, Request *entry
-		History             []step
-	}
-	err := decode(answer, &one)
-	e := cmp.Or(one.Entry, one.Job, one.Request)
-	if e != nil {
-		e.History = one.History
-	}
-	return e, err
-}
-
-// entryOf returns an entry by its id. It reports false if the entry cannot be read.
-func entryOf(r Request, id string) (e *entry, ok bool, err error) {
-	operation, in := callOf(id)
-	done := r.Perform(operation, in)
-	if ok = done.Rejection == nil; ok {
-		e, err = decodeEntry(done.Body)
-	}
-	return e, ok && err == nil, err
-}
-
-// step is a line of the timeline of a job or a request for help: an event by an entry.
-type step struct {
-	Event, EntryID, Agent string
-	At                    int64
-
-	Words string // to be followed by the agent
-}
-
-// stepWords describe the events of a job, to be followed by the name of an agent.
-var stepWords = map[string]string{
-	"claim": "claimed by", "result": "result by", "release": "given back by", "expiry": "claim run out of", "close": "closed",
-}
-
-// timeline returns the history of a job, or of a request for help: its answers by others, and its
-// end. Other entries, and those without a change yet, have no timeline.
-func (e *entry) timeline() (steps []step) {
-	for i, s := range e.History {
-		s.Words = stepWords[s.Event]
-		switch {
-		case s.Event == "claim" && i > 0 && e.History[i-1].Event == "claim": // only its holder extends a claim
-			s.Words = "claim extended by"
-		case s.Event == "close":
-			s.Agent = ""
-		}
-		steps = append(steps, s)
-	}
-	for _, later := range e.SupersededBy {
-		s := step{EntryID: later.ID, Agent: later.Agent, At: later.CreatedAt}
-		switch {
-		case !e.IsHelp():
-			continue
-		case later.Relation == "reply" && !strings.EqualFold(later.Agent, e.Agent):
-			s.Words = "answered by"
-		case later.Relation == "retraction" && e.wrote(&later):
-			s.Words = "closed by"
-		default:
-			continue
-		}
-		steps = append(steps, s)
-	}
-	if len(steps) == 0 || e.Hidden != nil {
-		return nil
-	}
-	posted := step{EntryID: e.ID, Agent: e.Agent, At: e.CreatedAt, Words: "posted by"}
-	return append([]step{posted}, steps[max(0, len(steps)-maxSteps):]...)
-}
-
-// maxSteps is the length of a timeline after its beginning.
-const maxSteps = 20
-
-// fillEntry is an entry with its conversation.
-func fillEntry(p *builder, answer []byte) error {
-	e, err := decodeEntry(answer)
-	if err != nil {
-		return err
-	}
-	page := &entryPage{}
-	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
-		p.fresh = true // no two get the same key
-		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
-		if e.Status == "answered" {
-			page.Form.Title = "Add an answer"
-		}
-	}
-	return p.conversation(page, e)
-}
-
-// conversation fills a page with an entry and what belongs to it.
-func (p *builder) conversation(page *entryPage, e *entry) error {
-	var thread entryList
-	cursor := given(p.r, "cursor")
-	err := p.call(&thread, "listEntries", "thread", e.ID, "order", "oldest", "limit", strconv.Itoa(treeEntries), "cursor", cursor)
-	if err != nil {
-		return err
-	}
-	first := thread
-	if cursor != "" {
-		first = entryList{}
-		if err := p.call(&first, "listEntries", "thread", e.ID, "order", "oldest", "limit", "1"); err != nil {
-			return err
-		}
-	}
-	if err := p.doubt(e); err != nil {
-		return err
-	}
-	for i := range thread.Entries {
-		if err := p.doubt(&thread.Entries[i]); err != nil {
-			return err
-		}
-	}
-	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
-		page.Root = &first.Entries[0]
-	}
-	plainly := given(p.r, "plain") != ""
-	page.node = node{entry: *e, Plain: plainly}
-	if !plainly {
-		page.HTML = p.body(e.Body)
-	}
-	if until := e.ClaimExpiresAt; until > 0 {
-		page.Left = duration(max(0, until-p.frame.now))
-	}
-	page.Timeline = e.timeline()
-	page.Tree = p.tree(thread.Entries, e, plainly)
-	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
-	if err := p.position(page, e.ID); err != nil {
-		return err
-	}
-	if e.Supersedes != "" {
-		page.Parent = p.parents(thread.Entries, e)(e.Supersedes)
-	}
-	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news(p.r, "thread", e.ID)
-	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
-	p.frame.Canonical = "/e/" + e.ID
-	if e.Hidden == nil && !e.Retracted() {
-		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
-	}
-	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
-	return nil
-}
-
-// position fills in the length of a conversation, and which part of it a page shows.
-func (p *builder) position(page *entryPage, id string) error {
-	var list struct{ Threads []client.Thread }
-	if err := p.call(&list, "listThreads", "thread", id); err != nil {
-		return err
-	}
-	for _, t := range list.Threads {
-		page.Replies = t.Replies
-	}
-	before, _ := strconv.Atoi(given(p.r, "before")) // for people alone
-	before = min(max(before, 0), page.Replies)
-	if page.More != "" || page.Later {
-		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(before+len(page.Tree)))
-	}
-	if page.More != "" {
-		at, query, _ := strings.Cut(page.More, "?")
-		params, err := url.ParseQuery(query)
-		if err != nil {
-			return fmt.Errorf("read the address of the next part: %w", err)
-		}
-		params.Set("before", strconv.Itoa(before+len(page.Tree)))
-		page.More = at + "?" + params.Encode()
-	}
-	return nil
-}
-
-// maxParents is how many entries of other pages a page looks up.
-const maxParents = 20
-
-// parents returns a function that describes an entry by its id: one of the page, or one that it
-// looks up.
-func (p *builder) parents(list []entry, here *entry) func(id string) *parent {
-	known := map[string]*parent{here.ID: here.short()}
-	for i := range list {
-		known[list[i].ID] = list[i].short()
-		known[list[i].ID].At = "#" + list[i].ID
-	}
-	looked := 0
-	return func(id string) *parent {
-		if at, found := known[id]; found || looked == maxParents {
-			return at
-		}
-		looked++
-		known[id] = nil
-		if e, ok, _ := entryOf(p.r, id); ok {
-			known[id] = e.short()
-		}
-		return known[id]
-	}
-}
-
-// tree puts entries after those that they relate to, oldest first.
-func (p *builder) tree(list []entry, here *entry, plainly bool) []node {
-	children, known := map[string][]*entry{}, map[string]*entry{}
-	for i := range list {
-		known[list[i].ID] = &list[i]
-	}
-	describe := p.parents(list, here)
-	for i := range list {
-		parent := ""
-		if to := list[i].Supersedes; known[to] != nil {
-			parent = to
-		}
-		children[parent] = append(children[parent], &list[i])
-	}
-	nodes, room := make([]node, 0, len(list)), treeBytes
-	var add func(parent string)
-	add = func(parent string) {
-		for _, e := range children[parent] {
-			n := node{entry: *e, Here: e.ID == here.ID, Plain: plainly}
-			if to := known[e.Supersedes]; to != nil { // a claim and a result quote their job
-				n.Title = strings.TrimSuffix(n.Title, ": "+to.Title)
-			}
-			if e.Supersedes != "" {
-				n.Parent = describe(e.Supersedes)
-			}
-			switch room -= len(e.Body); {
-			case n.Here:
-			case room < 0:
-				n.Short = true
-			case !plainly:
-				n.HTML = p.body(e.Body)
-			}
-			nodes = append(nodes, n)
-			add(e.ID)
-			last := &nodes[len(nodes)-1]
-			last.Closes = append(last.Closes, struct{}{})
-		}
-	}
-	add("")
-	return nodes
 }
 
 // agentPage is the header of an agent's page.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"html"
 	"net/http"
 	"regexp"
@@ -14,6 +15,9 @@ var Front = Route{
 	main: func(r Request) (string, wire.Invocation) {
 		if listsEntries(r) {
 			return listOf(r, "listEntries")
+		}
+		if given(r, "sort") == "" && given(r, "unanswered") == "" {
+			return listOf(r, "listThreads", "sort", "discussed")
 		}
 		return listOf(r, "listThreads")
 	},
@@ -39,7 +43,10 @@ func Routes() []Route {
 		{Method: http.MethodPost, Path: "/report", ID: "pageSendReport", post: sendReport},
 		get("/channels", "pageChannels", "channels", "channels", only("listChannels"), fillChannels),
 		get("/c/:channel", "pageChannel", "channels", "list", func(r Request) (string, wire.Invocation) {
-			return listOf(r, "listEntries", "channel", r.Param("channel"))
+			if !WantsHTML(r.Header("Accept")) || listsEntries(r) {
+				return listOf(r, "listEntries", "channel", r.Param("channel"))
+			}
+			return listOf(r, "listThreads", "channel", r.Param("channel"))
 		}, fillChannel),
 		get("/e/:id", "pageEntry", "", "entry", func(r Request) (string, wire.Invocation) { return callOf(r.Param("id")) }, fillEntry),
 		get("/agents", "pageAgents", "agents", "agents", paged("listAgents"), fillAgents),
@@ -47,7 +54,9 @@ func Routes() []Route {
 			return listOf(r, "listEntries", "agent", r.Param("agent"))
 		}, fillAgent),
 		get("/jobs", "pageJobs", "jobs", "list", paged("listJobs"), fillJobs),
-		get("/human", "pageHuman", "human", "list", paged("listHumanRequests"), fillHelp),
+		get("/human", "pageHuman", "human", "list", func(r Request) (string, wire.Invocation) {
+			return listOf(r, "listHumanRequests", "status", cmp.Or(given(r, "status"), helpStatuses[0]))
+		}, fillHelp),
 		get("/search", "pageSearch", "search", "list", paged("listEntries"), fillSearch),
 		clusterPage,
 		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // rowList is an answer with a list of conversations, entries, jobs or requests for help.
@@ -33,44 +35,50 @@ const (
 	inAll     rowForm = '*'
 	inChannel rowForm = 'c'
 	byAgent   rowForm = 'a'
-	inBrief   rowForm = 'b' // one line
+	onBoard   rowForm = 'j' // a job or a request for help, with its state
+	inBrief   rowForm = 'b' // one line, of the same
 	inThreads rowForm = 't' // a conversation
+	inRoom    rowForm = 'r' // a conversation of one channel
 )
 
-// row is an entry in a list. Its fields are flat and ready to be shown: a template looks up
-// methods, and fields of embedded structs, slowly.
+// row is an entry or a conversation in a list. Its fields are flat and ready to be shown: a template
+// looks up methods, and fields of embedded structs, slowly.
 type row struct {
 	ID, Heading string
 	Author      author
 	ByAgent     bool   // the list is of its author
 	Channel     string // empty if the list is of this channel
 	Marks       []label
-	// When is the age of the entry, and Left the rest of its claim. They have marks for times: the
-	// row is cached, and these change.
-	When, Left template.HTML
-	Replies    string // their number, in words
-	Hidden     *Hidden
-	Retracted  bool
-	Excerpt    string
-	Details    *details // nil without any
-	Activity   activity // of a conversation
+	// When is the age of the entry, or of the newest one of a conversation. It has a mark for the
+	// time, and Left of the details, too: the row is cached, and these change.
+	When      template.HTML
+	LastAgent string   // author of the newest entry of a conversation, if it is another one
+	Agents    []string // the authors of a conversation, unless there is one alone
+	With      string   // the same in words
+	Replies   string   // their number, in words
+	Hidden    *Hidden
+	Retracted bool
+	Excerpt   string
+	Details   *details // nil without any
 }
 
-// details are the second line of a row.
+// details are the last line of a row.
 type details struct {
-	Relates, Supersedes string
-	ClaimedBy           string
-	Tags                []string
-	Asks                bool // it is a request for help that is open
+	Relates    string
+	Supersedes string
+	Parent     *parent // nil if it is unknown
+	ClaimedBy  string
+	Left       template.HTML // the rest of the claim
+	Tags       []string
+	Asks       bool // it is a request for help that is open
 }
 
-// activity is the part of a row about a conversation.
-type activity struct {
-	Noun      string // of its first entry, empty for a message
-	Agents    []string
-	With      string // the agents in words
-	LastAgent string
-	Last      template.HTML // a mark for the age of the newest entry
+// beside is what a row shows beside its item.
+type beside struct {
+	doubt  bool    // the author is not proven
+	status string  // the state of the job or the request that begins a conversation
+	proven bool    // the claim of the job is proven
+	parent *parent // of an entry that relates to another
 }
 
 // The marks in a row: an instant follows each, and another gap.
@@ -83,25 +91,22 @@ func mark(kind string, ms int64) template.HTML {
 	return template.HTML(kind + strconv.FormatInt(ms, 10) + gap) //nolint:gosec // a number
 }
 
-// rows renders entries. Each row is cached by its form, its mark of doubt, the response that it shows
-// and the words that it emphasizes.
+// rows renders entries. Each row is cached by its form, by what it shows beside the response, by that
+// response and by the words that it emphasizes.
 func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error) {
 	var b strings.Builder
 	b.Grow(len(list) * rowRoom)
 	var key []byte
 	for _, raw := range list {
-		doubt := false
-		if name, proven := authorOf(raw); as != inBrief {
-			var err error
-			if doubt, err = p.doubts(name, proven); err != nil {
-				return "", err
-			}
+		raw, with, err := p.beside(raw, as)
+		if err != nil {
+			return "", err
 		}
-		key = key[:0]
-		if doubt {
-			key = append(key, '!')
+		key = append(strconv.AppendBool(key[:0], with.doubt), byte(as))
+		key = strconv.AppendBool(append(key, with.status...), with.proven)
+		if with.parent != nil {
+			key = append(append(append(key, with.parent.Agent...), ' '), with.parent.Words...)
 		}
-		key = append(key, byte(as))
 		for _, word := range p.words {
 			key = append(append(key, word...), ' ')
 		}
@@ -109,8 +114,7 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 		text, kept := p.site.rows.Get(key)
 		if !kept {
 			p.work += len(raw)
-			var err error
-			if text, err = p.site.row(raw, as, doubt); err != nil {
+			if text, err = p.site.row(raw, as, with); err != nil {
 				return "", err
 			}
 			if len(p.words) > 0 {
@@ -124,16 +128,156 @@ func (p *builder) rows(list []jsontext.Value, as rowForm) (template.HTML, error)
 	return template.HTML(b.String()), nil //nolint:gosec // made by a template
 }
 
+// beside looks up what a row shows beside an item. A job or a request in a list of entries is
+// replaced by itself with its state.
+func (p *builder) beside(raw jsontext.Value, as rowForm) (_ jsontext.Value, with beside, err error) {
+	if as == inBrief {
+		return raw, with, nil
+	}
+	if with.doubt, err = p.doubts(authorOf(raw)); err != nil || as == onBoard {
+		return raw, with, err
+	}
+	whole, err := p.whole(raw)
+	if err != nil || as == inThreads || as == inRoom {
+		with.status, with.proven = valueOf(whole, "status"), bytes.Contains(whole, []byte(`,"claimVerified":true`))
+		return raw, with, err
+	}
+	if to := valueOf(whole, "supersedes"); to != "" {
+		with.parent = p.describe(to)
+	}
+	return whole, with, nil
+}
+
+// whole returns a job or a request for help with its state, in place of an item of a list of entries
+// or conversations. Other items stay as they are.
+func (p *builder) whole(raw jsontext.Value) (jsontext.Value, error) {
+	id := valueOf(raw, "id")
+	operation, in := callOf(id)
+	if operation == "getEntry" {
+		return raw, nil
+	}
+	if known := p.wholes[id]; known != nil {
+		return known, nil
+	}
+	var answer struct{ Job, Request jsontext.Value }
+	if done := p.r.Perform(operation, in); done.Rejection == nil {
+		if err := decode(done.Body, &answer); err != nil {
+			return nil, err
+		}
+		raw = slices.Concat(answer.Job, answer.Request)
+	}
+	if p.wholes == nil {
+		p.wholes = map[string]jsontext.Value{}
+	}
+	p.wholes[id] = raw
+	return raw, nil
+}
+
+// maxAlone is how many conversations of one author without an answer follow one another in a list.
+const maxAlone = 3
+
+// run is one conversation, or the number of those of an author that a list leaves out.
+type run struct {
+	raw  jsontext.Value
+	Name string
+	More int
+}
+
+// runs returns conversations, with those beyond maxAlone folded.
+func runs(list []jsontext.Value) (all []run) {
+	alone, name := 0, ""
+	for _, raw := range list {
+		author, _ := authorOf(raw)
+		switch {
+		case !bytes.Contains(raw, []byte(`,"replies":0,`)):
+			name = ""
+		case author == name && alone > maxAlone:
+			all[len(all)-1].More++
+			continue
+		case author != name:
+			alone, name = 0, author
+		}
+		if alone++; alone > maxAlone && name != "" {
+			all = append(all, run{Name: name, More: 1})
+		} else {
+			all = append(all, run{raw: raw})
+		}
+	}
+	return all
+}
+
+// maxPages is how many pages of conversations one page shows, if most of them are folded.
+const maxPages = 4
+
+// threads renders conversations. If it folds most of a page, it adds the next ones. Conversations that
+// were taken back are the last ones of a list of what is active.
+func (p *builder) threads(list *rowList, as rowForm) (template.HTML, error) {
+	var all []run
+	active := given(p.r, "sort") != "new" && given(p.r, "unanswered") == ""
+	for pages := 1; ; pages++ {
+		var listed, over []jsontext.Value
+		for _, raw := range list.Threads {
+			whole, err := p.whole(raw)
+			if err != nil {
+				return "", err
+			}
+			if status := valueOf(whole, "status"); active && (status == "retracted" || status == "closed") {
+				over = append(over, raw)
+			} else {
+				listed = append(listed, raw)
+			}
+		}
+		all = runs(append(listed, over...))
+		if list.NextCursor == nil || 2*len(all) >= len(list.Threads) || pages == maxPages {
+			break
+		}
+		done := p.r.Perform("listThreads", wire.Invocation{Params: replaced(p.params, "cursor", *list.NextCursor)})
+		if done.Rejection != nil {
+			break
+		}
+		var next rowList
+		if err := decode(done.Body, &next); err != nil {
+			return "", err
+		}
+		list.Threads, list.NextCursor = append(list.Threads, next.Threads...), next.NextCursor
+	}
+	var b strings.Builder
+	for _, one := range all {
+		if one.More == 0 {
+			html, err := p.rows([]jsontext.Value{one.raw}, as)
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(string(html))
+			continue
+		}
+		text, err := p.site.rowOf("folded", one)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // made by templates
+}
+
 // rowRoom is the usual size of a row.
 const rowRoom = 1 << 10
 
-// authorOf returns the name of the author of an entry, and whether it is proven. Texts hold no
-// quotation marks in JSON without a backslash, and names hold neither of the two.
+// valueOf returns the first text of a name in an item, or "". Texts hold no quotation marks in JSON
+// without a backslash, and ids, names and states hold neither of the two.
+func valueOf(raw jsontext.Value, name string) string {
+	_, rest, found := bytes.Cut(raw, []byte(`"`+name+`":"`))
+	text, _, _ := bytes.Cut(rest, []byte(`"`))
+	if !found {
+		return ""
+	}
+	return string(text)
+}
+
+// authorOf returns the name of the author of an entry, and whether it is proven.
 func authorOf(raw jsontext.Value) (name string, proven bool) {
-	_, rest, _ := bytes.Cut(raw, []byte(`,"agent":"`))
-	text, rest, _ := bytes.Cut(rest, []byte(`"`))
-	_, rest, _ = bytes.Cut(rest, []byte(`,"nameVerified":`))
-	return string(text), bytes.HasPrefix(rest, []byte("true"))
+	_, rest, _ := bytes.Cut(raw, []byte(`,"nameVerified":`))
+	return valueOf(raw, "agent"), bytes.HasPrefix(rest, []byte("true"))
 }
 
 // doubts reports whether an entry was written without proof under a name with an owner.
@@ -161,40 +305,47 @@ func (p *builder) doubt(e *entry) (err error) {
 	return err
 }
 
-// row renders an entry or a conversation. doubt marks its author as not proven.
-func (s *Site) row(raw jsontext.Value, as rowForm, doubt bool) (string, error) {
-	if as == inThreads {
+// row renders an entry or a conversation.
+func (s *Site) row(raw jsontext.Value, as rowForm, with beside) (string, error) {
+	if as == inThreads || as == inRoom {
 		var t client.Thread
 		if err := decode(raw, &t); err != nil {
 			return "", err
 		}
 		// The first entry, with the beginning of its body.
-		e := &entry{Doubt: doubt, Job: client.Job{Entry: client.Entry{
+		e := &entry{Doubt: with.doubt, Job: client.Job{ClaimVerified: with.proven, Entry: client.Entry{
 			ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
-			CreatedAt: t.CreatedAt, NameVerified: t.NameVerified, Status: t.Status,
+			CreatedAt: t.LastAt, NameVerified: t.NameVerified, Status: cmp.Or(with.status, t.Status),
 		}}}
 		if e.IsHelp() { // the goal is the title
 			_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
 		}
 		r := e.row()
+		r.Details = nil
 		if r.Replies = "no replies"; t.Replies > 0 {
 			r.Replies = plural(t.Replies, "reply")
 		}
-		r.Activity = activity{Agents: t.Agents, With: strings.Join(t.Agents, ", "), LastAgent: t.LastAgent, Last: mark(markAgo, t.LastAt)}
-		if e.IsJob() {
-			r.Activity.Noun = "job"
-		} else if e.IsHelp() {
-			r.Activity.Noun = "help wanted"
+		if t.LastAgent != t.Agent {
+			r.LastAgent = t.LastAgent
 		}
-		return s.rowOf("thread", r)
+		if len(t.Agents) > 1 {
+			r.Agents, r.With = t.Agents, strings.Join(t.Agents, ", ")
+		}
+		if as == inRoom {
+			r.Channel = ""
+		}
+		return s.rowOf("row", r)
 	}
-	e := entry{Doubt: doubt}
+	e := entry{Doubt: with.doubt}
 	if err := decode(raw, &e); err != nil {
 		return "", err
 	}
 	r := e.row()
 	r.ByAgent = as == byAgent
-	if as == inChannel {
+	if r.Details != nil {
+		r.Details.Parent = with.parent
+	}
+	if as == inChannel || as == onBoard {
 		r.Channel = ""
 	}
 	if as == inBrief {
@@ -211,7 +362,13 @@ func (e *entry) row() *row {
 	}
 	// A tag that repeats the channel is not shown.
 	tags := slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })
-	d := details{e.Relates(), e.Supersedes, e.ClaimedBy, tags, e.IsHelp() && e.Status == "open"}
+	d := details{
+		Relates: e.Relates(), Supersedes: e.Supersedes, ClaimedBy: e.ClaimedBy,
+		Tags: tags, Asks: e.IsHelp() && e.Status == "open",
+	}
+	if until := e.ClaimExpiresAt; until > 0 {
+		d.Left = mark(markLeft, until)
+	}
 	if d.Relates != "" || d.ClaimedBy != "" || len(d.Tags) > 0 || d.Asks {
 		r.Details = &d
 	}
@@ -222,9 +379,6 @@ func (e *entry) row() *row {
 		r.Replies = plural(n, "answer")
 	} else if n > 0 {
 		r.Replies = plural(n, "reply")
-	}
-	if until := e.ClaimExpiresAt; until > 0 {
-		r.Left = mark(markLeft, until)
 	}
 	return r
 }

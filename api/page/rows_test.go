@@ -113,7 +113,7 @@ func TestGaps(t *testing.T) {
 	}
 	raw := must.Get(json.Marshal(map[string]any{"id": "e1", "title": text, "body": text, "agent": text, "channel": text, "tags": []string{text}, "claimedBy": text, "supersedes": text, "relation": "reply", "hidden": nil}))(t)
 	for _, form := range []rowForm{inAll, inBrief, inThreads} {
-		row := must.Get(s.row(raw, form, false))(t)
+		row := must.Get(s.row(raw, form, beside{}))(t)
 		check.Equal(t, strings.Count(row, gap), 2, "ends of marks in %s", row)
 	}
 }

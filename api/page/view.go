@@ -114,8 +114,13 @@ func (e *entry) Marks() (marks []label) {
 		marks = append(marks, label{"warn", e.Status})
 	case e.Status == "corrected":
 		marks = append(marks, label{"note", e.Status})
-	case e.Status != "" && (e.IsJob() || e.IsHelp()):
-		marks = append(marks, label{"state " + e.Status, e.Status})
+	case e.IsJob():
+		marks = append(marks, label{"state " + e.Status, strings.TrimSpace("job " + e.Status)})
+		if e.Status == "claimed" && !e.ClaimVerified {
+			marks = append(marks, label{"warn", "claim not proven"})
+		}
+	case e.IsHelp():
+		marks = append(marks, label{"state " + e.Status, cmp.Or(helpWords[e.Status], "help wanted")})
 	}
 	switch e.Kind {
 	case "knowledge":
@@ -125,6 +130,9 @@ func (e *entry) Marks() (marks []label) {
 	}
 	return marks
 }
+
+// helpWords describe the states of a request for help.
+var helpWords = map[string]string{"answered": "answered", "closed": "closed"}
 
 // Hidden is the reason why a text is withheld.
 type Hidden client.Hidden
@@ -166,6 +174,27 @@ func (e *entry) Derived() bool {
 	title := strings.TrimSuffix(e.Title, "…")
 	return e.Hidden == nil && title != "" && strings.HasPrefix(strings.Join(strings.Fields(e.Body), " "), title)
 }
+
+// leadRunes is the maximum length of a heading that is the beginning of a body.
+const leadRunes = 120
+
+// sentenceEnd is the end of a sentence.
+var sentenceEnd = regexp.MustCompile(`[.!?…]["”»’)]*(\s|$)|[。！？]`)
+
+// Lead is the heading of an entry's page: its title, or the first sentence of an entry without one.
+func (e *entry) Lead() string {
+	if e.Hidden != nil || e.Title != "" && !e.Derived() {
+		return e.Heading()
+	}
+	text := strings.TrimLeft(strings.Join(strings.Fields(unmarked(cut(e.Body, 4*leadRunes))), " "), "#>*-| ")
+	if at := sentenceEnd.FindStringIndex(text); at != nil {
+		text = strings.TrimSpace(text[:at[1]])
+	}
+	return cmp.Or(cut(text, leadRunes), e.Noun()+" by "+e.Agent)
+}
+
+// Led reports whether Lead is the whole body, so that it need not be shown again.
+func (e *entry) Led() bool { return e.Derived() && strings.TrimSpace(e.Body) == e.Lead() }
 
 // Noun names the entry's role in a conversation.
 func (e *entry) Noun() string {

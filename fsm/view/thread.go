@@ -27,6 +27,7 @@ var ErrMoved = errors.New("too many conversations became active since the first 
 // ThreadQuery selects conversations. Zero values select everything.
 type ThreadQuery struct {
 	Newest     bool   // by their first entries; else by their newest ones
+	Discussed  bool   // in which at least two agents wrote; not with Newest
 	Channel    string // with the first entry in this channel, or in one of several, see Or
 	Unanswered bool   // whose first entry waits for an answer; needs Newest
 	Limit      int    // at most MaxList; 0 means DefaultList
@@ -74,6 +75,9 @@ func (v *View) activeThreads(q ThreadQuery) (firsts []uint64, next uint64, err e
 	before := cmp.Or(q.Before, until+1)
 	var found []placed
 	add := func(t *state.ThreadRow, last uint64) {
+		if q.Discussed && len(t.Agents) < 2 {
+			return
+		}
 		if q.Channel == "" || slices.Contains(strings.Split(q.Channel, Or), t.Channel) {
 			found = append(found, placed{last, t.First})
 		}

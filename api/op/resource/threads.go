@@ -13,6 +13,7 @@ import (
 const (
 	byActivity = iota
 	byStart
+	discussed // by activity, those in which at least two agents wrote
 )
 
 // threadList is GET /api/threads.
@@ -26,23 +27,25 @@ var threadList = read.List{
 		switch {
 		case order == "new", order == "" && l.Query.Unanswered:
 			l.Status = byStart
-		case order != "" && order != "active":
-			l.Problems.Add("sort", "must be active or new")
+		case order != "" && order != "active" && order != "discussed":
+			l.Problems.Add("sort", "must be active, discussed or new")
 		case l.Query.Unanswered:
 			l.Problems.Add("sort", "must be new, or be left out, with unanswered=1")
+		case order == "discussed":
+			l.Status = discussed
 		}
-		l.Looks = l.Status == byStart || l.Query.Channel != "" || l.Doc.Get("cursor") != nil
+		l.Looks = l.Status != byActivity || l.Query.Channel != "" || l.Doc.Get("cursor") != nil
 	},
 	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
 		q := &l.Query
 		if l.Thread != "" {
 			return threadOf(v, l.Thread)
 		}
-		if l.Status == byActivity && l.Until == 0 {
+		if l.Status != byStart && l.Until == 0 {
 			l.Until = v.LastSeq()
 		}
 		firsts, next, err := v.ListThreads(view.ThreadQuery{
-			Newest: l.Status == byStart, Channel: q.Channel, Unanswered: q.Unanswered,
+			Newest: l.Status == byStart, Discussed: l.Status == discussed, Channel: q.Channel, Unanswered: q.Unanswered,
 			Limit: q.Limit, Before: q.Before, Until: l.Until, Work: q.Work,
 		})
 		if errors.Is(err, view.ErrMoved) {

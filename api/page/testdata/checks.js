@@ -81,8 +81,9 @@
     r.setEnd(text, word[0].length);
     if (new Set([...r.getClientRects()].map((b) => b.top)).size > 1) wrong.push(`a broken word: ${label(e)}`);
   }
-  // What is pressed with a finger is no smaller than a line of text.
-  for (const e of document.querySelectorAll("button,input:not([type=hidden]),select,summary,nav a,.meta a,.foot a,.also a,.margin a,.more a,.tabs a")) {
+  // What is pressed with a finger is 24 px high, except links within a text. Nothing else is pressed within a summary.
+  for (const e of document.querySelectorAll("summary :is(a,button,input)")) wrong.push(`pressed within a summary: ${label(e)}`);
+  for (const e of document.querySelectorAll("button,input:not([type=hidden]),select,summary,nav a,.meta a,.foot a,.also a,.margin a,.more a,.tabs a,main li > a,:is(h2,h3) a,.chips a")) {
     const r = e.getBoundingClientRect();
     if (seen(e) && r.height > 0 && r.left >= 0 && r.height < 24) wrong.push(`only ${r.height} px high: ${label(e)}`);
   }

@@ -1,0 +1,428 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// node is an entry in the tree of its conversation.
+type node struct {
+	entry
+	HTML template.HTML
+	// Here marks the entry that the page is about, Plain shows bodies as typed.
+	Here, Plain bool
+	Answers     int     // how many entries follow it in the tree
+	Closes      []bool  // an item for each entry that ends with this one: whether it has Answers
+	Parent      *parent // what it relates to, unless it stands below that; nil if it is unknown
+	Left        string
+	Short       bool // the body is cut: the page has no room for all of them
+	// Newest is the last correction by its author, or nil. Moved means that the text stands there as
+	// the newest one of the entry that it corrects.
+	Newest *node
+	Moved  bool
+	// Own are the author's retraction and follow-ups, and Others those of others and their corrections.
+	Own, Others []later
+}
+
+// later is an entry that relates to another one.
+type later struct {
+	client.LaterEntry
+
+	To *parent // nil if it is unknown
+}
+
+// parent is an entry in short, to link to it.
+type parent struct {
+	Agent, Words string
+	At           string // its address, or its anchor on the same page
+}
+
+// parentRunes is the length of the words of a parent.
+const parentRunes = 60
+
+func (e *entry) short() *parent {
+	words := e.Heading()
+	if e.Retracted() {
+		words = "retracted"
+	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
+		words = cut(strings.Join(strings.Fields(e.Body), " "), parentRunes)
+	}
+	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
+}
+
+// entryPage is the page of one entry.
+type entryPage struct {
+	node
+	// Root is the first entry of the conversation, nil if that is this entry or is unknown.
+	Root *entry
+	// Tree is a part of the conversation, More the address of the next part, and Later reports
+	// that there is a part before it.
+	Tree  []node
+	More  string
+	Later bool
+	// Position names the part, such as "entries 101 to 200", and Replies has the number of
+	// replies in the conversation.
+	Position string
+	Replies  int
+	Timeline []step
+	Form     *form // to answer a request for human help, or nil
+	// Participants are the first authors of this part, and Beyond counts the others.
+	Participants []participant
+	Beyond       int
+}
+
+// participant is an author in a conversation.
+type participant struct {
+	Name    string
+	Entries int
+}
+
+// maxParticipants is how many authors a page lists.
+const maxParticipants = 12
+
+const (
+	// treeEntries is the maximum number of entries of a conversation on one page.
+	treeEntries = 100
+	// treeBytes is the number of bytes of bodies that one page shows in full.
+	treeBytes = 128 << 10
+)
+
+// callOf is the call of an entry by its id: of a job with its state.
+func callOf(id string) (string, wire.Invocation) {
+	in := wire.Invocation{ID: id}
+	switch id := strings.ToLower(in.ID); {
+	case strings.HasPrefix(id, "j"):
+		return "getJob", in
+	case strings.HasPrefix(id, "h"):
+		return "getHumanRequest", in
+	}
+	return "getEntry", in
+}
+
+// decodeEntry reads the answer to a call of callOf.
+func decodeEntry(answer []byte) (*entry, error) {
+	var one struct {
+		Entry, Job, Request *entry
+		History             []step
+	}
+	err := decode(answer, &one)
+	e := cmp.Or(one.Entry, one.Job, one.Request)
+	if e != nil {
+		e.History = one.History
+	}
+	return e, err
+}
+
+// entryOf returns an entry by its id. It reports false if the entry cannot be read.
+func entryOf(r Request, id string) (e *entry, ok bool, err error) {
+	operation, in := callOf(id)
+	done := r.Perform(operation, in)
+	if ok = done.Rejection == nil; ok {
+		e, err = decodeEntry(done.Body)
+	}
+	return e, ok && err == nil, err
+}
+
+// step is a line of the timeline of a job or a request for help: an event by an entry.
+type step struct {
+	Event, EntryID, Agent string
+	At                    int64
+
+	Words string // to be followed by the agent
+	Doubt bool   // a claim without proof
+}
+
+// stepWords describe the events of a job, to be followed by the name of an agent.
+var stepWords = map[string]string{
+	"claim": "claimed by", "result": "result by", "release": "given back by", "expiry": "claim run out of", "close": "closed",
+}
+
+// timeline returns the history of a job, or of a request for help: its answers by others, and its
+// end. Other entries, and those without a change yet, have no timeline.
+func (e *entry) timeline() (steps []step) {
+	unproven := map[string]bool{}
+	for _, later := range e.SupersededBy {
+		unproven[later.ID] = !later.NameVerified
+	}
+	for i, s := range e.History {
+		s.Words, s.Doubt = stepWords[s.Event], s.Event == "claim" && unproven[s.EntryID]
+		switch {
+		case s.Event == "claim" && i > 0 && e.History[i-1].Event == "claim": // only its holder extends a claim
+			s.Words = "claim extended by"
+		case s.Event == "close":
+			s.Agent = ""
+		}
+		steps = append(steps, s)
+	}
+	for _, later := range e.SupersededBy {
+		s := step{EntryID: later.ID, Agent: later.Agent, At: later.CreatedAt}
+		switch {
+		case !e.IsHelp():
+			continue
+		case later.Relation == "reply" && !strings.EqualFold(later.Agent, e.Agent):
+			s.Words = "answered by"
+		case later.Relation == "retraction" && e.wrote(&later):
+			s.Words = "closed by"
+		default:
+			continue
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 || e.Hidden != nil {
+		return nil
+	}
+	posted := step{EntryID: e.ID, Agent: e.Agent, At: e.CreatedAt, Words: "posted by"}
+	return append([]step{posted}, steps[max(0, len(steps)-maxSteps):]...)
+}
+
+// maxSteps is the length of a timeline after its beginning.
+const maxSteps = 20
+
+// fillEntry is an entry with its conversation.
+func fillEntry(p *builder, answer []byte) error {
+	e, err := decodeEntry(answer)
+	if err != nil {
+		return err
+	}
+	page := &entryPage{}
+	if e.IsHelp() && e.Hidden == nil && e.Status != "closed" {
+		p.fresh = true // no two get the same key
+		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
+		if e.Status == "answered" {
+			page.Form.Title = "Add an answer"
+		}
+	}
+	return p.conversation(page, e)
+}
+
+// conversation fills a page with an entry and what belongs to it.
+func (p *builder) conversation(page *entryPage, e *entry) error {
+	var thread entryList
+	cursor := given(p.r, "cursor")
+	err := p.call(&thread, "listEntries", "thread", e.ID, "order", "oldest", "limit", strconv.Itoa(treeEntries), "cursor", cursor)
+	if err != nil {
+		return err
+	}
+	first := thread
+	if cursor != "" {
+		first = entryList{}
+		if err := p.call(&first, "listEntries", "thread", e.ID, "order", "oldest", "limit", "1"); err != nil {
+			return err
+		}
+	}
+	if err := p.doubt(e); err != nil {
+		return err
+	}
+	claims := map[string]bool{}
+	for _, s := range e.History {
+		claims[s.EntryID] = s.Event == "claim"
+	}
+	for i := range thread.Entries {
+		one := &thread.Entries[i]
+		if err := p.doubt(one); err != nil {
+			return err
+		}
+		one.Doubt = one.Doubt || claims[one.ID] && !one.NameVerified
+		p.shows(one, "#"+one.ID)
+		if at := slices.IndexFunc(page.Participants, func(a participant) bool { return strings.EqualFold(a.Name, one.Agent) }); at >= 0 {
+			page.Participants[at].Entries++
+		} else if one.Agent != "" {
+			page.Participants = append(page.Participants, participant{one.Agent, 1})
+		}
+	}
+	page.Beyond = max(0, len(page.Participants)-maxParticipants)
+	page.Participants = page.Participants[:len(page.Participants)-page.Beyond]
+	p.shows(e, "#main")
+	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
+		page.Root = &first.Entries[0]
+	}
+	page.node = *p.node(e, given(p.r, "plain") != "")
+	if until := e.ClaimExpiresAt; until > 0 {
+		page.Left = duration(max(0, until-p.frame.now))
+	}
+	page.Timeline = e.timeline()
+	page.Tree = p.tree(thread.Entries, &page.node, page.Root == nil)
+	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
+	if err := p.position(page, e.ID, len(thread.Entries)); err != nil {
+		return err
+	}
+	if e.Supersedes != "" {
+		page.Parent = p.describe(e.Supersedes)
+	}
+	p.frame.Title, p.frame.Body, p.frame.Live = e.Lead(), page, news(p.r, "thread", e.ID)
+	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
+	p.frame.Canonical = "/e/" + e.ID
+	if e.Hidden == nil && !e.Retracted() {
+		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
+	}
+	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || page.Plain
+	return nil
+}
+
+// maxParents is how many entries that it does not show a page looks up.
+const maxParents = 20
+
+// position fills in the length of a conversation, and which part of it a page with so many entries shows.
+func (p *builder) position(page *entryPage, id string, entries int) error {
+	var list struct{ Threads []client.Thread }
+	if err := p.call(&list, "listThreads", "thread", id); err != nil {
+		return err
+	}
+	for _, t := range list.Threads {
+		page.Replies = t.Replies
+	}
+	before, _ := strconv.Atoi(given(p.r, "before")) // for people alone
+	before = min(max(before, 0), page.Replies)
+	if page.More != "" || page.Later {
+		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(before+entries))
+	}
+	if page.More != "" {
+		at, query, _ := strings.Cut(page.More, "?")
+		params, err := url.ParseQuery(query)
+		if err != nil {
+			return fmt.Errorf("read the address of the next part: %w", err)
+		}
+		params.Set("before", strconv.Itoa(before+entries))
+		page.More = at + "?" + params.Encode()
+	}
+	return nil
+}
+
+// shows notes that the page shows an entry, and where.
+func (p *builder) shows(e *entry, at string) {
+	if p.parents == nil {
+		p.parents, p.entries = map[string]*parent{}, map[string]*entry{}
+	}
+	p.parents[e.ID], p.entries[e.ID] = e.short(), e
+	p.parents[e.ID].At = at
+}
+
+// entry returns an entry by its id: one that the page shows, or one that it looks up. It returns nil if
+// there is none, or if the page has looked up maxParents.
+func (p *builder) entry(id string) *entry {
+	if e, known := p.entries[id]; known || p.looked == maxParents {
+		return e
+	}
+	if p.entries == nil {
+		p.entries = map[string]*entry{}
+	}
+	p.looked++
+	e, ok, _ := entryOf(p.r, id)
+	if !ok {
+		e = nil
+	}
+	p.entries[id] = e
+	return e
+}
+
+// describe returns an entry by its id in short, or nil.
+func (p *builder) describe(id string) *parent {
+	if short := p.parents[id]; short != nil {
+		return short
+	}
+	if e := p.entry(id); e != nil {
+		return e.short()
+	}
+	return nil
+}
+
+// maxCorrections is how many corrections of corrections a page follows.
+const maxCorrections = 5
+
+// node returns an entry with its newest text and what relates to it.
+func (p *builder) node(e *entry, plainly bool) *node {
+	n := &node{entry: *e, Plain: plainly}
+	if !plainly {
+		n.HTML = p.body(e.Body)
+	}
+	newest := e
+	for hops := 0; hops < maxCorrections && newest != nil && e.Hidden == nil && !e.Retracted(); hops++ {
+		var next *entry
+		for _, r := range newest.Changes() {
+			if r.Relation == "correction" {
+				next = p.entry(r.ID)
+			}
+		}
+		if newest = next; next != nil && next.Hidden == nil && !next.Retracted() {
+			n.Newest = &node{entry: *next, Plain: plainly, HTML: p.body(next.Body)}
+		}
+	}
+	for _, r := range e.Changes() {
+		if r.Relation != "correction" || n.Newest == nil {
+			n.Own = append(n.Own, later{r, p.describe(r.ID)})
+		}
+	}
+	for _, r := range e.Additions() {
+		n.Others = append(n.Others, later{r, p.describe(r.ID)})
+	}
+	return n
+}
+
+// Lead is that of the newest text, if it has a title.
+func (n *node) Lead() string {
+	if n.Newest != nil && n.Newest.Title != "" && !n.Newest.Derived() {
+		return n.Newest.Heading()
+	}
+	return n.entry.Lead()
+}
+
+// flatDepth is the depth from which on the tree is not indented any further.
+const flatDepth = 5
+
+// tree puts entries after those that they relate to, oldest first. It leaves out the entry of the page
+// if that begins the conversation, and corrections without an answer whose text stands elsewhere.
+func (p *builder) tree(list []entry, here *node, begins bool) []node {
+	children, known, moved := map[string][]*node{}, map[string]bool{}, map[string]bool{}
+	made, room := make([]*node, len(list)), treeBytes
+	for i := range list {
+		e := &list[i]
+		known[e.ID] = true
+		if e.ID == here.ID {
+			made[i] = &node{entry: *e, Here: true, Newest: here.Newest}
+		} else if room -= len(e.Body); room < 0 {
+			made[i] = &node{entry: *e, Short: true}
+		} else {
+			made[i] = p.node(e, here.Plain)
+		}
+		if made[i].Newest != nil {
+			moved[made[i].Newest.ID] = true
+		}
+	}
+	for _, n := range slices.Backward(made) {
+		n.Moved = moved[n.ID] && !n.Here
+		if n.Moved && len(children[n.ID]) == 0 || n.Here && begins {
+			continue
+		}
+		at := ""
+		if known[n.Supersedes] && (!begins || n.Supersedes != here.ID) {
+			at = n.Supersedes
+		}
+		children[at] = slices.Insert(children[at], 0, n)
+	}
+	nodes := make([]node, 0, len(list))
+	var add func(parent string, depth int)
+	add = func(parent string, depth int) {
+		for _, n := range children[parent] {
+			if of := p.entries[n.Supersedes]; of != nil { // a claim and a result quote their job
+				n.Title = strings.TrimSuffix(n.Title, ": "+of.Title)
+			}
+			if n.Answers = len(children[n.ID]); n.Supersedes != "" && (parent == "" && (!begins || n.Supersedes != here.ID) || depth >= flatDepth) {
+				n.Parent = p.describe(n.Supersedes)
+			}
+			nodes = append(nodes, *n)
+			add(n.ID, depth+1)
+			last := &nodes[len(nodes)-1]
+			last.Closes = append(last.Closes, n.Answers > 0)
+		}
+	}
+	add("", 0)
+	return nodes
+}
