@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -52,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
 	operator := cfg.Operator.sentence()
-	s.site = page.New(operator)
+	s.site = page.New(operator, mcp.Setup)
 	if s.tools, err = s.newTools(); err != nil {
 		return nil, err
 	}

@@ -419,9 +419,11 @@ func TestSearchForAnyWordWorks(t *testing.T) {
 // TestConnectShowsTheAddress holds that calls can be pasted as they are.
 func TestConnectShowsTheAddress(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
-	words := browse(t, s, "/connect", http.StatusOK).words()
-	for _, want := range []string{"curl 'https://commons.example/api/entries?limit=5'", `BASE = "https://commons.example"`, `"url": "https://commons.example/mcp"`, "https://commons.example/a2a", "Try it"} {
-		check.Contains(t, words, want, "/connect")
+	for way, holds := range map[string]string{
+		"": `commons = Commons("https://commons.example")`, "JavaScript": `new Commons("https://commons.example")`, "Go": `URLs: []string{"https://commons.example"}`,
+		"Command+line": "COMMONS_URL=https://commons.example", "curl": "https://commons.example/api/entries?channel=playground", "MCP": "codex mcp add commons --url https://commons.example/mcp",
+	} {
+		check.Contains(t, browse(t, s, "/connect?with="+way, http.StatusOK).words(), holds, "/connect?with=%s", way)
 	}
 }
 

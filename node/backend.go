@@ -189,5 +189,13 @@ func (b *backend) Measured() wire.Measured {
 		}
 		return points
 	}
-	return wire.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
+	m := wire.Measured{PartMillis: h.Part.Milliseconds(), Writes: points(h.Writes), Reads: points(h.Reads)}
+	for _, o := range h.Outages {
+		out := wire.Outage{From: o.From.UnixMilli()}
+		if !o.To.IsZero() {
+			out.To = o.To.UnixMilli()
+		}
+		m.Outages = append(m.Outages, out)
+	}
+	return m
 }

@@ -109,6 +109,7 @@ func (n *Node) observeRaft(ctx context.Context) {
 		case o := <-changes:
 			n.pipeline.LeaderChanged()
 			if l, ok := o.Data.(raft.LeaderObservation); ok {
+				n.health.NoteOutage(l.LeaderID != "")
 				if id := string(l.LeaderID); id != "" && id != last {
 					n.health.NoteLeader(id, n.raft.CurrentTerm())
 					last = id

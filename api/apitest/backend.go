@@ -267,7 +267,7 @@ func (b *Backend) Cluster(context.Context) wire.Cluster {
 		Leader: b.NodeName(),
 		Nodes: []wire.ClusterNode{
 			{
-				Name: b.NodeName(), Role: "leader", Voter: true, Health: wire.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
+				Name: b.NodeName(), Role: "leader", Voter: true, Health: wire.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour / 2,
 				Detail: &wire.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
 			},
 			{Name: "node-b", Voter: true, Health: wire.NodeAway, Detail: &wire.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
@@ -290,6 +290,9 @@ func (b *Backend) Purges(_ context.Context, view *view.View) (p op.Purges, err e
 func (*Backend) Measured() wire.Measured {
 	const part, parts = 30_000, 120
 	m := wire.Measured{PartMillis: part, Writes: make([]wire.Point, parts), Reads: make([]wire.Point, parts)}
+	m.Writes[parts-9], m.Writes[parts-1] = wire.Point{Count: 1, MeanMillis: 2, MostMillis: 2}, wire.Point{Count: 3, MeanMillis: 4, MostMillis: 5}
+	now := time.Now().UnixMilli()
+	m.Outages = []wire.Outage{{From: now - 20*part, To: now - 10*part}}
 	for i := range parts {
 		m.Reads[i] = wire.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
 	}

@@ -82,6 +82,7 @@ func TestPagesInChromium(t *testing.T) {
 		{"lists", (*browser).seeLists},
 		{"conversation", (*browser).seeConversation},
 		{"boards", (*browser).seeBoards},
+		{"connect", (*browser).runExamples},
 		{"documents", (*browser).readDocuments},
 		{"direction", (*browser).readRightToLeft},
 		{"hostile", (*browser).readHostileTexts},
@@ -444,6 +445,12 @@ func (b *browser) seeCluster(t *tab) {
 	t.until("a node that is away", health("node-b", "away"))
 	const shown, hidden = `document.querySelectorAll("#details tbody tr").length === 2 && !document.querySelector("#details").hidden`, `document.querySelector("#details").hidden`
 	t.until("that strangers see no details", hidden)
+	points := func(chart, part int) string {
+		return fmt.Sprintf(`document.querySelectorAll(".chart")[%d].querySelectorAll("polyline.l0")[%d].getAttribute("points").split(" ").map((p) => Number(p.split(",")[0]))`, chart, part)
+	}
+	t.expect("there is a gap before the start of the node", points(1, 0)+`[0] > 290`)
+	t.expect("there is a gap between writes in place of zero", `document.querySelectorAll(".chart")[2].querySelectorAll("polyline.l0").length === 2 && `+points(2, 0)+`.at(-1) < 570 && `+points(2, 1)+`[0] > 590`)
+	t.expect("a time without a leader is marked, with its end", `document.querySelectorAll(".chart .gone").length === 4 && document.querySelector(".gone title").textContent.startsWith("no leader for 5 minutes, until ")`)
 	send := func(text string) {
 		t.do(chromedp.SendKeys(chromedp.CSS("#token"), text), chromedp.Click(chromedp.CSS("#token-form button")))
 	}
@@ -491,6 +498,9 @@ func (b *browser) seeFront(t *tab) {
 	for _, selector := range []string{`.hello a[href="/connect"]`, `.wanted a[href="/jobs"]`, `.wanted a[href="/human"]`} {
 		t.expect("the first screen has "+selector, fmt.Sprintf("document.querySelector(%q)?.getBoundingClientRect().bottom < innerHeight", selector))
 	}
+	t.do(protocol(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	t.show(b.site.URL+"/", widths[0], "dark")
+	t.expect("the page is whole without its script", `document.querySelectorAll(".rows h2 a").length > 3 && document.querySelector(".rows time").checkVisibility() && window.EventSource !== undefined && document.querySelector(".news").hidden`)
 }
 
 // Limits of the first view of the front page, with an empty cache.
@@ -506,12 +516,16 @@ func (b *browser) weighFront(old *tab) {
 	t.do(protocol(network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}))
 	t.show(b.site.URL+"/", widths[0], "light")
 	t.until("a stream of events", `document.readyState === "complete"`)
+	whole := ask[int](t, `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource").filter((e) => e.name.endsWith(".js"))].reduce((sum, e) => sum + e.decodedBodySize, 0)`)
+	if whole < maxFrontBytes || whole > maxView {
+		t.Fatalf("the front page with style and script has %d bytes", whole)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.requests); n == 0 || n >= maxFrontRequests || t.received == 0 || t.received >= maxFrontBytes {
 		t.Fatalf("the front page takes %.0f bytes in %d requests: %q", t.received, n, t.requests)
 	}
-	t.Logf("         the front page takes %.0f bytes in %d requests\n", t.received, len(t.requests))
+	t.Logf("         the front page takes %.0f bytes in %d requests, with style and script %d unpacked\n", t.received, len(t.requests), whole)
 }
 
 // seeWelcome checks that the operator's welcome is visible without scrolling, and disappears with its entry.
@@ -537,11 +551,11 @@ func above(first, second string) string {
 func (b *browser) seeLists(t *tab) {
 	long := strings.Repeat("A long title ", 13)
 	post := func(e client.NewEntry) string { return must.Get(b.site.Publish(e))(t).Entry.ID }
-	post(client.NewEntry{Agent: "ada", ReplyTo: post(client.NewEntry{Agent: "pulse", Channel: "pulses", Title: long, Body: "Is anybody there?"}), Body: "I am."})
+	post(client.NewEntry{Agent: "ada", ReplyTo: post(client.NewEntry{Agent: "pulse", Channel: "wants", Title: long, Body: "Is anybody there?"}), Body: "I am."})
 	for i := range 80 {
-		post(client.NewEntry{Agent: "pulse", Channel: "pulses", Title: fmt.Sprintf("Beat %d", i), Body: "Nobody answers this."})
+		post(client.NewEntry{Agent: "pulse", Channel: "wants", Title: fmt.Sprintf("Beat %d", i), Body: "Nobody answers this."})
 	}
-	taken := post(client.NewEntry{Agent: "ada", Channel: "pulses", Title: "A rash claim", Body: "It was wrong."})
+	taken := post(client.NewEntry{Agent: "ada", Channel: "wants", Title: "A rash claim", Body: "It was wrong."})
 	post(client.NewEntry{Agent: "pulse", ReplyTo: taken, Body: "Was it?"})
 	post(client.NewEntry{Agent: "ada", Supersedes: taken, Relation: "retraction", Body: "I take it back."})
 	row := func(id string) string { return fmt.Sprintf(`document.querySelector(".rows [data-id=%s]")`, id) }
@@ -566,9 +580,9 @@ func (b *browser) seeLists(t *tab) {
 		t.expect("one agent does not fill a page", `document.querySelectorAll(".rows > li").length > 10 && [...document.querySelectorAll(".rows h2")].filter((h) => h.textContent.startsWith("Beat")).length === 3`)
 		t.expect("the others of an agent are a line", `document.querySelector(".rows .folded")?.innerText === "and 77 more by pulse"`)
 		t.expectSound("a folded list")
-		t.show(b.site.URL+"/c/pulses", width, "light")
+		t.show(b.site.URL+"/c/wants", width, "light")
 		t.expect("a channel is a list of conversations", `document.querySelectorAll(".rows > li").length === 6 && !document.querySelector("main").innerText.includes("I am.")`)
-		t.expect("a channel says what it has", `document.querySelector(".lead").innerText.startsWith("85 entries")`)
+		t.expect("a channel says what it has", `document.querySelector(".lead").innerText.includes(" 85 entries")`)
 		t.do(chromedp.Click(chromedp.CSS(".tabs a:nth-child(2)")))
 		t.until("the entries of a channel", `document.querySelector(".tabs [aria-current]")?.textContent === "All entries" && document.querySelector("main").innerText.includes("Was it?")`)
 		t.expect("a relation leads to words", `[...document.querySelectorAll(".rows .meta a")].some((a) => a.textContent === "ada: retracted") && ![...document.querySelectorAll(".rows .meta a")].some((a) => /^e[0-9a-z]+$/.test(a.textContent))`)
@@ -621,6 +635,37 @@ func (b *browser) seeBoards(t *tab) {
 	for _, path := range []string{"/jobs?status=claimed", "/", "/c/jobs", "/a/reader-2", "/c/jobs?list=entries", "/e/" + b.texts.birds} {
 		t.show(b.site.URL+path, pictureWidths[1], "light")
 		t.expect("a claim without proof says so", `document.querySelector("main").innerText.includes("claim not proven")`)
+	}
+}
+
+// runExamples runs the examples of the ways to connect, as they are copied, twice each. Those in Go and of
+// the command need a released program.
+func (b *browser) runExamples(t *tab) {
+	for way, program := range map[string]string{"Python": "python3", "JavaScript": "node", "curl": "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not installed", program)
+			continue
+		}
+		t.show(b.site.URL+"/connect?with="+way, pictureWidths[0], "light")
+		example, authors := ask[string](t, `document.querySelector("pre code").textContent`), map[string]bool{}
+		for range 2 {
+			cmd := exec.CommandContext(b.site, "bash", "-e", "-c", example)
+			cmd.Dir = t.TempDir()
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "Hello from "+way) {
+				t.Fatalf("the example of %s: %v\n%s", way, err, out)
+			}
+			newest := apitest.Decoded[apitest.List](t, b.site.Get("/api/entries?channel=playground&limit=1")).Entries[0]
+			check.Contains(t, newest.Title, "Hello from "+way, "the newest entry")
+			authors[newest.Agent] = true
+		}
+		check.Equal(t, len(authors), 2, "the authors of two runs of %s", way)
+	}
+	t.show(b.site.URL+"/connect?with=MCP", pictureWidths[1], "light")
+	t.expect("the settings of MCP clients have the address", fmt.Sprintf(`document.querySelector(".document").innerText.includes("claude mcp add --transport http commons %s/mcp")`, b.site.URL))
+	for _, way := range []string{"Go", "Command line"} {
+		t.show(b.site.URL+"/connect?with="+url.QueryEscape(way), pictureWidths[1], "light")
+		t.expect("the example has no fixed name", `/guest-/.test(document.querySelector("pre").textContent) && !/request_id/.test(document.querySelector("pre").textContent)`)
+		t.expectSound("the way by " + way)
 	}
 }
 

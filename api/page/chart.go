@@ -24,17 +24,20 @@ type chart struct {
 	Most  string
 	Lines []line
 	Bars  []bar
+	Gone  []bar  // times without a leader
 	From  string // label of the left edge
 	To    string
 }
 
 // line is one line of a chart.
 type line struct {
-	Name string
-	// Path and Area are SVG paths.
-	Path, Area template.HTMLAttr
-	Number     int
+	Name   string
+	Parts  []stroke // with a gap where there are no data
+	Number int
 }
+
+// stroke is a part of a line, as SVG paths.
+type stroke struct{ Path, Area template.HTMLAttr }
 
 // bar is one bar of a chart.
 type bar struct {
@@ -51,33 +54,46 @@ type series struct {
 	values []float64
 }
 
-// newChart draws lines of the last hour.
+// newChart draws lines of the last hour. A value that is not a number leaves a gap.
 func newChart(title, unit string, all ...series) chart {
 	most, newest := 0.0, 0.0
 	for _, s := range all {
 		for _, v := range s.values {
-			most = max(most, v)
+			if v > most {
+				most = v
+			}
 		}
 	}
-	if n := len(all[0].values); n > 0 {
+	if n := len(all[0].values); n > 0 && all[0].values[n-1] > 0 {
 		newest = all[0].values[n-1]
 	}
 	top := niceTop(most)
 	c := chart{Title: title, Unit: unit, Most: amount(top) + " " + unit, From: "an hour ago", To: "now"}
 	c.Says = fmt.Sprintf("%s: now %s, at most %s %s", title, amount(newest), amount(most), unit)
+	at := func(x, v float64) string { return coordinate(x) + "," + coordinate(chartHeight-v/top*chartHeight) }
 	for i, s := range all {
-		var path strings.Builder
+		l := line{Name: s.name, Number: i}
 		step := float64(chartWidth) / float64(max(len(s.values)-1, 1))
-		for j, v := range s.values {
-			if j > 0 {
-				path.WriteByte(' ')
+		for from := 0; from < len(s.values); from++ {
+			if math.IsNaN(s.values[from]) {
+				continue
 			}
-			path.WriteString(coordinate(float64(j)*step) + "," + coordinate(chartHeight-v/top*chartHeight))
+			begin := from
+			path := []string{at(float64(from)*step, s.values[from])}
+			for ; from+1 < len(s.values) && !math.IsNaN(s.values[from+1]); from++ {
+				path = append(path, at(float64(from+1)*step, s.values[from+1]))
+			}
+			left, right := float64(begin)*step, float64(from)*step
+			if begin == from { // a point is as wide as half a step
+				left, right = max(0, left-step/4), min(chartWidth, right+step/4)
+				path = []string{at(left, s.values[from]), at(right, s.values[from])}
+			}
+			points, bottom := strings.Join(path, " "), strconv.Itoa(chartHeight)
+			l.Parts = append(l.Parts, stroke{
+				attribute("points", points), attribute("points", coordinate(left)+","+bottom+" "+points+" "+coordinate(right)+","+bottom),
+			})
 		}
-		c.Lines = append(c.Lines, line{
-			Name: s.name, Number: i, Path: attribute("points", path.String()),
-			Area: attribute("points", "0,"+strconv.Itoa(chartHeight)+" "+path.String()+" "+strconv.Itoa(chartWidth)+","+strconv.Itoa(chartHeight)),
-		})
+		c.Lines = append(c.Lines, l)
 	}
 	return c
 }

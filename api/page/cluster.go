@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,18 +28,51 @@ func fillCluster(p *builder, answer []byte) error {
 		}
 		return list
 	}
-	rate := func(one wire.Point) float64 {
-		return float64(one.Count) / (time.Duration(m.PartMillis) * time.Millisecond).Seconds()
+	// A node has no data from before its start, and no times without calls.
+	before := len(m.Writes)
+	for _, n := range c.Nodes {
+		if n.Name == p.r.Node() && m.PartMillis > 0 {
+			before = max(0, len(m.Writes)-int(n.UptimeMillis/m.PartMillis)-1)
+		}
 	}
-	mean := func(one wire.Point) float64 { return one.MeanMillis }
-	most := func(one wire.Point) float64 { return one.MostMillis }
-	p.frame.Title, p.frame.Description = "Cluster", "The nodes of this service and their health."
-	p.frame.Body = map[string]any{"Cluster": c, "Node": p.r.Node(), "Charts": []chart{
-		newChart("Writes", "a second", series{"", of(m.Writes, rate)}),
-		newChart("Reads", "a second", series{"", of(m.Reads, rate)}),
+	rates := func(points []wire.Point) []float64 {
+		list := of(points, func(one wire.Point) float64 {
+			return float64(one.Count) / (time.Duration(m.PartMillis) * time.Millisecond).Seconds()
+		})
+		for i := range list[:before] {
+			list[i] = math.NaN()
+		}
+		return list
+	}
+	measured := func(one wire.Point, millis float64) float64 {
+		if one.Count == 0 {
+			return math.NaN()
+		}
+		return millis
+	}
+	mean := func(one wire.Point) float64 { return measured(one, one.MeanMillis) }
+	most := func(one wire.Point) float64 { return measured(one, one.MostMillis) }
+	charts := []chart{
+		newChart("Writes", "a second", series{"", rates(m.Writes)}),
+		newChart("Reads", "a second", series{"", rates(m.Reads)}),
 		newChart("Time of a write", "ms", series{"mean", of(m.Writes, mean)}, series{"longest", of(m.Writes, most)}),
 		newChart("Time of a read", "ms", series{"mean", of(m.Reads, mean)}, series{"longest", of(m.Reads, most)}),
-	}}
+	}
+	begin, length := p.frame.now-m.PartMillis*int64(len(m.Writes)), m.PartMillis*int64(len(m.Writes))
+	var gone []bar
+	for _, o := range m.Outages {
+		to := cmp.Or(o.To, p.frame.now)
+		x := float64(max(o.From, begin)-begin) * chartWidth / float64(max(length, 1))
+		width := float64(to-begin)*chartWidth/float64(max(length, 1)) - x
+		if to > begin {
+			gone = append(gone, bar{X: coordinate(x), Width: coordinate(max(width, 1)), Label: "no leader for " + duration(to-o.From) + ", until " + ago(p.frame.now, to)})
+		}
+	}
+	for i := range charts {
+		charts[i].Gone = gone
+	}
+	p.frame.Title, p.frame.Description = "Cluster", "The nodes of this service and their health."
+	p.frame.Body = map[string]any{"Cluster": c, "Node": p.r.Node(), "Charts": charts, "Gone": gone}
 	return nil
 }
 
@@ -107,12 +141,30 @@ func tallies(counts map[string]int64) []tally {
 	return list[:min(len(list), maxTallies)]
 }
 
-// fillConnect is the page that says how to connect an agent.
-func fillConnect(p *builder, _ []byte) error {
-	p.frame.Title, p.frame.Description = "Connect your agent", "Calls with curl, Python, MCP and A2A to connect an agent to this service."
-	p.frame.Body = map[string]any{
-		"Base": p.r.BaseURL(),
+// connections are the tabs of the page that says how to connect an agent.
+var connections = []string{"Python", "JavaScript", "Go", "Command line", "curl", "MCP"}
+
+// fillConnect is the page that says how to connect an agent, one way at a time.
+func fillConnect(p *builder, _ []byte) (err error) {
+	tabs := make([]choice, 0, len(connections))
+	chosen := connections[0]
+	for _, name := range connections {
+		if given(p.r, "with") == name {
+			chosen = name
+		}
+	}
+	for _, name := range connections {
+		tabs = append(tabs, choice{Name: name, Path: "/connect?" + encode(pairs("with", name)), Active: name == chosen})
+	}
+	body := map[string]any{
+		"Base": p.r.BaseURL(), "Tabs": tabs, "With": chosen,
 		"Form": &form{Title: "Try it", Check: true, Key: newRequestID(), Channel: "playground"},
 	}
-	return nil
+	if chosen == "MCP" {
+		setup := strings.ReplaceAll(p.site.setup, "$URL", p.r.BaseURL())
+		body["Setup"], err = p.site.markdown.document(setup, strings.ToLower)
+	}
+	p.frame.Title, p.frame.Body = "Connect your agent", body
+	p.frame.Description = "Programs in Python, JavaScript, Go, shell, and settings of MCP clients, to connect an agent to this service."
+	return err
 }

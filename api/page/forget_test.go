@@ -9,7 +9,7 @@ import (
 // TestForget holds that no text stays in memory once it must be gone.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	s := New("")
+	s := New("", "")
 	all := []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages}
 	for _, kept := range all {
 		kept.Put("key", "a text")

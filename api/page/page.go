@@ -126,6 +126,7 @@ type Site struct {
 	contents map[string]*template.Template // of pages, by name
 	style    string
 	operator string // who runs this place, in words
+	setup    string // how to set up MCP clients, in Markdown
 	policy   string
 	script   string // its path
 	icon     string
@@ -145,11 +146,12 @@ type asset struct {
 // AssetPath is where the files of the pages are.
 const AssetPath = "/assets/"
 
-// New returns a Site. Its pages name the operator unless that is empty.
-func New(operator string) *Site {
+// New returns a Site. Its pages name the operator unless that is empty. setup says in Markdown how to
+// set up MCP clients, with $URL for the address.
+func New(operator, setup string) *Site {
 	s := &Site{
 		style:    strings.TrimSpace(blanks.ReplaceAllString(comments.ReplaceAllString(styleText, ""), "\n")),
-		operator: operator,
+		operator: operator, setup: setup,
 		contents: map[string]*template.Template{}, assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
 		markdown: newMarkdown(),

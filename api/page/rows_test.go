@@ -53,7 +53,7 @@ func TestDoubt(t *testing.T) {
 			t.Run(name+" "+string(form), func(t *testing.T) {
 				t.Parallel()
 				r := &owned{}
-				p := &builder{site: New(""), r: r}
+				p := &builder{site: New("", ""), r: r}
 				html := must.Get(p.rows(test.list, form))(t)
 				check.Equal(t, strings.Count(string(html), ">not proven<"), marked, "marks in %s", html)
 				if form != inBrief { // it shows no author
@@ -67,7 +67,7 @@ func TestDoubt(t *testing.T) {
 // TestDoubtIsKey holds that a row is not taken from the cache with the mark of another state.
 func TestDoubtIsKey(t *testing.T) {
 	t.Parallel()
-	s := New("")
+	s := New("", "")
 	entry := []jsontext.Value{jsontext.Value(`{"id":"e1","kind":"message","channel":"lab","agent":"Ada","title":"T","body":"B","createdAt":0,"nameVerified":false}`)}
 	for _, doubt := range []bool{false, true, false} {
 		p := &builder{site: s, r: &owned{}, owned: map[string]bool{"Ada": doubt}}
@@ -105,7 +105,7 @@ func TestFrameKey(t *testing.T) {
 // TestGaps holds that texts of others leave the gaps of a frame and the marks of a row alone.
 func TestGaps(t *testing.T) {
 	t.Parallel()
-	s := New("")
+	s := New("", "")
 	const text = gap + "a1" + gap + "&"
 	for live, gaps := range map[string]int{"": 2, text: 3} {
 		f := &frame{Title: text, Nav: text, Description: text, Canonical: text, JSON: text, Feed: text, Live: live, Self: text}

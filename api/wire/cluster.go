@@ -54,6 +54,14 @@ type Measured struct {
 	PartMillis int64   `json:"partMs"` // how long a part is
 	Writes     []Point `json:"writes"`
 	Reads      []Point `json:"reads"`
+	// Outages are the times without a leader, as the node saw them, newest first.
+	Outages []Outage `json:"outages"`
+}
+
+// Outage is a time without a leader, in milliseconds since the epoch.
+type Outage struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"` // 0 while it lasts
 }
 
 // Point has the calls of one part of the time.

@@ -190,7 +190,7 @@ const (
 	// historyParts and historyPart divide the hour of History.
 	historyParts = 120
 	historyPart  = 30 * time.Second
-	maxElections = 10 // the number of elections in History
+	maxElections = 10 // the number of elections in History, and of outages
 )
 
 // series sums up durations by parts of the time. Instants are times since the node started.
@@ -318,7 +318,11 @@ type History struct {
 	Part          time.Duration
 	Writes, Reads []admin.Timing
 	Elections     []Election // those that this node has seen since it started, newest first
+	Outages       []Outage   // of the leader, as this node saw them, newest first
 }
+
+// Outage is a time without a leader.
+type Outage struct{ From, To time.Time } // To is zero while it lasts
 
 // Election is a new leader as this node saw it.
 type Election struct {
@@ -343,6 +347,19 @@ func (h *Health) NoteLeader(id string, term uint64) {
 	h.elections = h.elections[:min(len(h.elections), maxElections)]
 }
 
+// NoteOutage notes whether a leader is known.
+func (h *Health) NoteOutage(known bool) {
+	h.electionsMu.Lock()
+	defer h.electionsMu.Unlock()
+	lasts := len(h.outages) > 0 && h.outages[0].To.IsZero()
+	if lasts && known {
+		h.outages[0].To = time.Now()
+	} else if !lasts && !known {
+		h.outages = slices.Insert(h.outages, 0, Outage{From: time.Now()})
+		h.outages = h.outages[:min(len(h.outages), maxElections)]
+	}
+}
+
 // History returns the measurements of the last hour.
 func (h *Health) History() History {
 	at := h.sinceStart()
@@ -350,6 +367,7 @@ func (h *Health) History() History {
 	defer h.electionsMu.Unlock()
 	return History{
 		Part: historyPart, Writes: h.pastWrites.timings(at), Reads: h.pastReads.timings(at), Elections: slices.Clone(h.elections),
+		Outages: slices.Clone(h.outages),
 	}
 }
 

@@ -85,6 +85,7 @@ type Health struct {
 	pastWrites, pastReads *series
 	electionsMu           sync.Mutex
 	elections             []Election // newest first
+	outages               []Outage
 }
 
 // Check is a condition of readiness.
