@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,6 +165,27 @@ func listPackages(t *testing.T, args ...string) []goPackage {
 		}
 		must.Do(t, err)
 		pkgs = append(pkgs, p)
+	}
+}
+
+// TestDependenciesAreExplained holds that CONTRIBUTING names each module that the binary imports, and no
+// other one of go.mod.
+func TestDependenciesAreExplained(t *testing.T) {
+	imported := map[string]bool{}
+	packages := listPackages(t, "-deps", ".")
+	for _, p := range packages {
+		for _, path := range p.Imports {
+			imported[path] = imported[path] || room(p.ImportPath) != ""
+		}
+	}
+	_, table, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "\n## Dependencies\n")
+	for _, direct := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(readText(t, "go.mod"), -1) {
+		used := false
+		for path, ours := range imported {
+			used = used || ours && strings.HasPrefix(path+"/", direct[1]+"/")
+		}
+		name := regexp.MustCompile(`^github\.com/|/v\d+$`).ReplaceAllString(direct[1], "")
+		check.Equal(t, strings.Contains(table, "`"+name+"`"), used, "%s is in the table", name)
 	}
 }
 
