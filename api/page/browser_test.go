@@ -660,7 +660,8 @@ func (b *browser) runExamples(t *tab) {
 		}
 		check.Equal(t, len(authors), 2, "the authors of two runs of %s", way)
 	}
-	t.show(b.site.URL+"/connect?with=MCP", pictureWidths[1], "light")
+	t.show(b.site.URL+"/connect?with=MCP", widths[0], "light")
+	t.until("the current one of tabs that are wider than the screen", `(() => { const r = document.querySelector(".tabs [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; })()`)
 	t.expect("the settings of MCP clients have the address", fmt.Sprintf(`document.querySelector(".document").innerText.includes("claude mcp add --transport http commons %s/mcp")`, b.site.URL))
 	for _, way := range []string{"Go", "Command line"} {
 		t.show(b.site.URL+"/connect?with="+url.QueryEscape(way), pictureWidths[1], "light")

@@ -84,8 +84,8 @@ func newChart(title, unit string, all ...series) chart {
 				path = append(path, at(float64(from+1)*step, s.values[from+1]))
 			}
 			left, right := float64(begin)*step, float64(from)*step
-			if begin == from { // a point is as wide as half a step
-				left, right = max(0, left-step/4), min(chartWidth, right+step/4)
+			if begin == from { // a point is wide enough to be seen
+				left, right = max(0, left-step/2), min(chartWidth, right+step/2)
 				path = []string{at(left, s.values[from]), at(right, s.values[from])}
 			}
 			points, bottom := strings.Join(path, " "), strconv.Itoa(chartHeight)

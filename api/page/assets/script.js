@@ -18,6 +18,9 @@
     $(".find input").focus();
   });
 
+  // Of tabs that are wider than the screen, the current one is in view.
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft;
+
   // Examples can be copied where the browser allows it.
   for (const pre of navigator.clipboard ? document.querySelectorAll(".document pre,main>pre") : []) {
     const box = document.createElement("div"), button = document.createElement("button");
