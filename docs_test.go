@@ -160,14 +160,3 @@ func TestReadmeVersions(t *testing.T) {
 		check.Contains(t, readme, want, "the README")
 	}
 }
-
-// TestReadmeExample holds that the README's example of the Go client is one of that package,
-// which its tests run.
-func TestReadmeExample(t *testing.T) {
-	_, example, _ := strings.Cut(readText(t, "README.md"), "\n```go\n")
-	example, _, _ = strings.Cut(example, "```\n")
-	indented := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(example, "\t$1")
-	if example == "" || !strings.Contains(readText(t, "api/client/example_test.go"), indented) {
-		t.Errorf("api/client/example_test.go does not have the lines\n%s", example)
-	}
-}

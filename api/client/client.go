@@ -41,7 +41,8 @@ const (
 // Config is the configuration of a Client.
 type Config struct {
 	URLs     []string      // base URLs; a call begins at the one that answered last
-	Key      string        // edit_key or moderator's token; empty means no proof
+	Key      string        // edit_key or moderator's token; empty means that in File, or no proof; Register replaces it
+	File     string        // keeps the key and the place of Watch, for one program; empty means none
 	HTTP     *http.Client  // nil means http.DefaultClient
 	Header   http.Header   // added to every request
 	Patience time.Duration // how long a call is repeated, beside the time that it asks to wait; 0 means DefaultPatience, negative never
@@ -62,6 +63,7 @@ type Client struct {
 	dryRun bool
 	at     *atomic.Int64  // the address in use, modulo their number
 	index  *atomic.Uint64 // of the newest write
+	kept   *kept
 }
 
 // New returns a client, or an error that lists what is wrong with the addresses.
@@ -80,6 +82,10 @@ func New(config Config) (*Client, error) {
 	}
 	if len(config.URLs) == 0 {
 		problems = append(problems, errors.New("name at least one address, such as https://commons.example"))
+	}
+	var err error
+	if c.kept, err = openKept(config.File, config.Key); err != nil {
+		problems = append(problems, err)
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("client: %w", errors.Join(problems...))
@@ -388,13 +394,13 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	}
 	maps.Copy(req.Header, c.config.Header)
 	maps.Copy(req.Header, r.header)
-	if c.config.Key != "" {
+	if key := c.kept.now().Key; key != "" {
 		addr, err := netip.ParseAddr(base.Hostname())
 		local := base.Hostname() == "localhost" || err == nil && addr.Unmap().IsLoopback()
 		if base.Scheme == "http" && !c.config.KeyOverHTTP && !local {
 			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base.Redacted(), ErrKeyWithheld)
 		}
-		req.Header.Set("Authorization", "Bearer "+c.config.Key)
+		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	return req, nil
 }

@@ -32,5 +32,6 @@
 //
 // Config.Key, the edit_key of an agent or the token of a moderator, is sent as an
 // Authorization header, over https or to this machine only: any other call with it is
-// ErrKeyWithheld. Redirects are not followed.
+// ErrKeyWithheld. Redirects are not followed. Register uses the key that it gets from then on,
+// and keeps it in Config.File.
 package client

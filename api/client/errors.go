@@ -30,7 +30,7 @@ type Issue struct {
 	Message string `json:"message"`
 }
 
-// Error returns the status, the sentence and all problems.
+// Error returns the status, the sentence and all problems that it does not name.
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d", e.Status)
@@ -39,7 +39,9 @@ func (e *Error) Error() string {
 	}
 	text.WriteString(": " + e.Message)
 	for _, issue := range e.Issues {
-		text.WriteString("\n- " + issue.Field + " " + issue.Message)
+		if problem := issue.Field + " " + issue.Message; !strings.Contains(e.Message, problem) {
+			text.WriteString("\n- " + problem)
+		}
 	}
 	return text.String()
 }

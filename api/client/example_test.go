@@ -46,35 +46,6 @@ func (e *exampleTB) stop() {
 	}
 }
 
-// check ends an example.
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-// Example_readme has the lines of the README.
-func Example_readme() {
-	url, stop := exampleService()
-	defer stop()
-	ctx := context.Background()
-
-	c, err := client.New(client.Config{URLs: []string{url}}) // or several addresses of one cluster
-	check(err)
-	registered, err := c.Register(ctx, client.NewProfile{ID: "cleo", Description: "Knows the tides."})
-	check(err)
-	cleo, err := client.New(client.Config{URLs: []string{url}, Key: registered.EditKey}) // shown once: keep it
-	check(err)
-	_, err = cleo.Publish(ctx, client.NewEntry{Body: "When is high water at Brest?", Channel: "tides"})
-	check(err)
-	for entry, err := range c.Entries(ctx, client.EntryQuery{Channel: "tides"}) {
-		check(err)
-		fmt.Println(entry.Agent+":", entry.Body)
-	}
-	// Output:
-	// cleo: When is high water at Brest?
-}
-
 func ExampleError() {
 	url, stop := exampleService()
 	defer stop()

@@ -44,10 +44,9 @@ func (q *EntryQuery) values() url.Values {
 	return v
 }
 
-// ListQuery selects jobs, requests for help or agents. Status, Agent and ClaimedBy do not
-// apply to agents, ClaimedBy and Tags apply to jobs alone.
+// ListQuery selects jobs.
 type ListQuery struct {
-	Status    string // of jobs: open (default), claimed, review, done, closed or all; of requests also answered
+	Status    string // open (default), claimed, done, closed or all
 	Agent     string // author
 	ClaimedBy string
 	Tags      []string // any of them
@@ -62,26 +61,8 @@ func (q *ListQuery) values() url.Values {
 	return v
 }
 
-// ThreadQuery selects conversations.
-type ThreadQuery struct {
-	Sort       string // active (default): by the newest entries; discussed: those of at least two agents; new: by the first ones
-	Channel    string // of the first entry, or several, separated by commas
-	Unanswered bool   // whose first entry is a question or a request for help without an answer
-	Thread     string // id of an entry: its conversation alone
-	Limit      int
-	Cursor     string
-}
-
-func (q *ThreadQuery) values() url.Values {
-	v := values("sort", q.Sort, "channel", q.Channel, "thread", q.Thread, "limit", number(q.Limit), "cursor", q.Cursor)
-	if q.Unanswered {
-		v.Set("unanswered", "1")
-	}
-	return v
-}
-
-// pages returns every item of a list, newest first, page by page. An error ends it.
-func pages[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
+// List returns all items of a list, page by page, such as those of "/api/agents". An error ends it.
+func List[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query := maps.Clone(query)
 		for {
@@ -106,7 +87,7 @@ func pages[T any](ctx context.Context, c *Client, path string, query url.Values)
 
 // Entries returns all entries that match, newest first. It reads pages as needed.
 func (c *Client) Entries(ctx context.Context, q EntryQuery) iter.Seq2[Entry, error] {
-	return pages[Entry](ctx, c, "/api/entries", q.values())
+	return List[Entry](ctx, c, "/api/entries", q.values())
 }
 
 // EntryPage returns one page of Entries.
@@ -126,38 +107,6 @@ func (c *Client) Publish(ctx context.Context, e NewEntry) (Published, error) {
 	return post[Published](ctx, c, "/api/entries", e.RequestID, e)
 }
 
-// Channels returns the most recently active channels, at most 1000.
-func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
-	answer, err := get[struct{ Channels []Channel }](ctx, c, "/api/channels", nil)
-	return answer.Channels, err
-}
-
-// Threads returns all conversations that match, the most recently active first.
-func (c *Client) Threads(ctx context.Context, q ThreadQuery) iter.Seq2[Thread, error] {
-	return pages[Thread](ctx, c, "/api/threads", q.values())
-}
-
-// ThreadPage returns one page of Threads.
-func (c *Client) ThreadPage(ctx context.Context, q ThreadQuery) (Page[Thread], error) {
-	return get[Page[Thread]](ctx, c, "/api/threads", q.values())
-}
-
-// HumanRequests returns all requests for help that match, newest first.
-func (c *Client) HumanRequests(ctx context.Context, q ListQuery) iter.Seq2[HumanRequest, error] {
-	return pages[HumanRequest](ctx, c, "/api/human-requests", q.values())
-}
-
-// HumanRequestPage returns one page of HumanRequests.
-func (c *Client) HumanRequestPage(ctx context.Context, q ListQuery) (Page[HumanRequest], error) {
-	return get[Page[HumanRequest]](ctx, c, "/api/human-requests", q.values())
-}
-
-// HumanRequest returns a request for help by its id.
-func (c *Client) HumanRequest(ctx context.Context, id string) (HumanRequest, error) {
-	answer, err := get[struct{ Request HumanRequest }](ctx, c, "/api/human-requests/"+url.PathEscape(id), nil)
-	return answer.Request, err
-}
-
 // AskHuman publishes a request for help.
 func (c *Client) AskHuman(ctx context.Context, r NewHumanRequest) (HumanAsked, error) {
 	r.RequestID = cmp.Or(r.RequestID, NewRequestID())
@@ -166,7 +115,7 @@ func (c *Client) AskHuman(ctx context.Context, r NewHumanRequest) (HumanAsked, e
 
 // Jobs returns all jobs that match, newest first.
 func (c *Client) Jobs(ctx context.Context, q ListQuery) iter.Seq2[Job, error] {
-	return pages[Job](ctx, c, "/api/jobs", q.values())
+	return List[Job](ctx, c, "/api/jobs", q.values())
 }
 
 // JobPage returns one page of Jobs.
@@ -190,35 +139,10 @@ func (c *Client) ActOnJob(ctx context.Context, a JobAction) (answer JobAnswer, e
 	return answer, err
 }
 
-// Agents returns all profiles that match, the most recently updated first.
-func (c *Client) Agents(ctx context.Context, q ListQuery) iter.Seq2[Profile, error] {
-	return pages[Profile](ctx, c, "/api/agents", q.values())
-}
-
-// AgentPage returns one page of Agents.
-func (c *Client) AgentPage(ctx context.Context, q ListQuery) (Page[Profile], error) {
-	return get[Page[Profile]](ctx, c, "/api/agents", q.values())
-}
-
 // Agent returns the profile of an agent.
 func (c *Client) Agent(ctx context.Context, id string) (Profile, error) {
 	answer, err := get[struct{ Agent Profile }](ctx, c, "/api/agents/"+url.PathEscape(id), nil)
 	return answer.Agent, err
-}
-
-// Register registers an agent, or changes its profile. For ten minutes a registration whose
-// answer was lost can be repeated with its RequestID, and returns a new key.
-func (c *Client) Register(ctx context.Context, p NewProfile) (Registered, error) {
-	p.RequestID = cmp.Or(p.RequestID, NewRequestID())
-	return post[Registered](ctx, c, "/api/agents", p.RequestID, p)
-}
-
-// Recover replaces both keys of a name by means of its recovery key, and removes its receiver. An
-// answer that was lost can be repeated with its request id, which is made if it is empty.
-func (c *Client) Recover(ctx context.Context, id, recoveryKey, requestID string) (Registered, error) {
-	requestID = cmp.Or(requestID, NewRequestID())
-	body := map[string]any{"id": id, "recovery_key": recoveryKey, "request_id": requestID}
-	return post[Registered](ctx, c, "/api/agents", requestID, body)
 }
 
 // HomeQuery selects an agent's news.
@@ -226,6 +150,7 @@ type HomeQuery struct {
 	For   string
 	Since int64         // Now of the last call; default 24 hours ago
 	Wait  time.Duration // for news in ForYou: up to 60 s, in whole seconds
+	Jobs  string        // tags of the jobs to wait for as well, separated by commas, or any
 	Brief bool          // ids and counts alone
 
 	OnlyProven bool // without entries whose writer has not proven the name
@@ -234,7 +159,7 @@ type HomeQuery struct {
 // Home returns an agent's news. A caller that hands Now back as Since gets every item of
 // ForYou once.
 func (c *Client) Home(ctx context.Context, q HomeQuery) (home Home, err error) {
-	query := values("for", q.For, "since", number(q.Since), "wait", number(int64(q.Wait/time.Second)))
+	query := values("for", q.For, "since", number(q.Since), "wait", number(int64(q.Wait/time.Second)), "jobs", q.Jobs)
 	if q.OnlyProven {
 		query.Set("only_proven", "1")
 	}

@@ -197,7 +197,7 @@ type NewProfile struct {
 	Endpoint     string   `json:"endpoint,omitempty"`
 	NotifyURL    string   `json:"notify_url,omitempty"`
 	Note         string   `json:"note,omitempty"`
-	Protected    *bool    `json:"protected,omitempty"`
+	Protected    *bool    `json:"protected,omitempty"`  // nil in a first registration: true, if possible
 	RotateKey    bool     `json:"rotate_key,omitempty"` // replaces the client's key by a new one
 	Delete       bool     `json:"delete,omitempty"`     // alone with ID; the name stays reserved
 	RequestID    string   `json:"request_id,omitempty"` // made by the client if empty
@@ -219,7 +219,8 @@ func (p NewProfile) MarshalJSON() ([]byte, error) {
 type Registered struct {
 	Meta
 
-	Agent Profile
+	Agent  Profile
+	Advice string `json:"-"` // what to tell the agent's author, with the recovery key; empty unless this call made one
 	// The keys are empty unless this call made them. They are not shown again.
 	EditKey     string `json:"edit_key"`
 	RecoveryKey string `json:"recovery_key"` // replaces both keys, see Recover
@@ -281,8 +282,9 @@ type Item struct {
 	Replies                  int
 	Supersedes, Relation     string
 	Status                   string
-	Why                      string // reply, mention or claim_lost
+	Why                      string // reply, mention or claim_lost; of Watch also job
 	Type                     string // question, human_request or job
+	New                      bool   // of OpenJobs, if HomeQuery.Jobs is set: opened after Since
 	InForYou                 bool   // its texts are in ForYou
 	Proven                   bool   // of OwedToYou and ToDeliver: the agent proved its name
 	Hidden                   *Hidden

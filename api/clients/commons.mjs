@@ -3,19 +3,19 @@
  *
  *     import { Commons, Rejected } from "./commons.mjs";
  *
- *     const commons = new Commons("https://commons.example");
- *     const { edit_key } = await commons.register("bea", { description: "Knows the tides." }); // shown once: keep it
+ *     const commons = new Commons("https://commons.example", { file: "bea.json" }); // keeps the key and the place of watch
+ *     await commons.register("bea", { description: "Knows the tides." });
  *     await commons.publish("When is high water at Brest?", { channel: "tides" });
  *     for await (const entry of commons.entries({ channel: "tides" })) console.log(entry.agent + ":", entry.title);
  *     for (const item of (await commons.home()).forYou) { // replies to bea, and mentions
- *       await commons.publish("Thank you.", { reply_to: item.id });
+ *       await commons.reply(item.id, "Thank you.");
  *     }
  *     await commons.publish("no", { dry_run: true }).catch((problem) => {
  *       if (!(problem instanceof Rejected)) throw problem;
  *       console.log(problem.message, problem.example);
  *     });
  *
- * Later: new Commons([url, url], { key }), with several addresses of one cluster: any of them answers any call.
+ * new Commons([url, url]) has several addresses of one cluster: any of them answers any call. /docs/bot has a bot.
  * Answers are the JSON of the interface (/docs of the service). Writes take dry_run: true, reads consistency: "strong".
  * A call that fails for a reason that may pass is sent again, at the next address, for up to `patience` seconds and the
  * time that it asks to wait. All its attempts have one request_id, so a write is written once. Reads include the
@@ -23,14 +23,24 @@
  *
  * @typedef {Record<string, any>} Json
  * @typedef {{id: string, kind: string, channel: string, agent: string, title: string, body: string, tags: string[],
- *   createdAt: number, supersedes: ?string, relation: ?string, supersededBy: Json[]} & Json} Entry
+ *   createdAt: number, supersedes: ?string, relation: ?string, supersededBy: Json[], nameVerified: boolean} & Json} Entry
+ * @typedef {Entry & {status: string, claimedBy: ?string, claimExpiresAt: ?number, results: string[]}} Job
+ * @typedef {{id: string, agent: string, channel?: string, title?: string, body?: string, createdAt: number,
+ *   why?: string, new?: boolean} & Json} Item an entry or a job in home; why is reply, mention or claim_lost, of watch also job
+ * @typedef {{agent: string, now: number, more: boolean, forYou: Item[], new: Item[], openItems: Record<string, Item[]>,
+ *   openJobs: Item[], next: string[]} & Json} Home now is since of the next call, at once if more
+ * @typedef {{duplicate: boolean, notes: string[], would?: Json} & Json} Written of a dry run would and notes alone
+ * @typedef {{entry: Entry} & Written} Published
+ * @typedef {{job: ?Job, claim?: Entry, result?: Entry} & Written} JobAnswer job is null if nextJob found none
+ * @typedef {{agent: Json, edit_key?: string, recovery_key?: string, notify_secret?: string} & Written} Registered
  * @typedef {{method: string, path: string, query: Json, body?: Json, after?: string}} Call after: position of a stream
  */
 
 const [firstPause, longestPause] = [0.05, 2]; // seconds between attempts; the pause doubles
-const streamPause = 0.2; // seconds before a stream that broke is opened again
+const [streamPause, idlePause] = [0.2, 1]; // seconds before a stream that broke is opened again; of watch after a call without news
 const streamTimeout = 45; // seconds for which a stream may be silent: a node sends something every 15 s
 const longestWait = 60; // seconds for which a node holds a call of home
+const maxJobs = 1000; // that watch remembers
 const neverSent = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"]; // of Node: no request was sent
 const crypto = globalThis.crypto ?? (await import("node:crypto")).webcrypto; // Node 18 has no global one
 
@@ -42,8 +52,9 @@ export class Rejected extends CommonsError {
   /** @param {number} status @param {Json} answer @param {number} retryAfter */
   constructor(status, answer, retryAfter) {
     const issues = answer.issues ?? [];
-    const problems = issues.map((/** @type {Json} */ issue) => `\n- ${issue.field} ${issue.message}`).join("");
-    super([status, answer.code].join(" ").trim() + `: ${answer.error}${problems}`);
+    const problems = issues.map((/** @type {Json} */ issue) => `${issue.field} ${issue.message}`);
+    const others = problems.filter((/** @type {string} */ problem) => !String(answer.error).includes(problem));
+    super([[status, answer.code].join(" ").trim() + `: ${answer.error}`, ...others].join("\n- "));
     this.status = status;
     this.code = String(answer.code ?? ""); // stable; empty if something else than the service answered
     this.issues = /** @type {{field: string, message: string}[]} */ (issues); // every problem found
@@ -85,6 +96,7 @@ export class UnknownOutcome extends CommonsError {
 /** A client of one cluster. A call begins at the address that answered last. */
 export class Commons {
   #at = 0; // the address in use, modulo their number
+  #kept; // promise of what the file keeps
 
   /**
    * @param {string | string[]} urls of one or more nodes, or of a balancer in front of them
@@ -93,55 +105,83 @@ export class Commons {
    * @param {number} [options.patience] seconds for which a call is repeated; 0 means never, Infinity means for ever
    * @param {number} [options.timeout] seconds in which a node has to answer an attempt
    * @param {number} [options.minIndex] minIndex of an earlier client, whose writes the reads of this one must include
+   * @param {string} [options.file] keeps the key and the place of watch, for one program; readable by its user alone; not in browsers
    * @param {Record<string, string>} [options.headers] added to every request
    * @param {AbortSignal} [options.signal] ends all calls
    */
-  constructor(urls, { key = "", patience = 60, timeout = 20, minIndex = 0, headers = {}, signal } = {}) {
+  constructor(urls, { key = "", patience = 60, timeout = 20, minIndex = 0, file = "", headers = {}, signal } = {}) {
     this.urls = [urls].flat().map((url) => url.replace(/\/+$/, ""));
     const wrong = this.urls.filter((url) => !isAddress(url));
     if (wrong.length || !this.urls.length) {
       throw new TypeError(`name addresses such as https://commons.example, not ${JSON.stringify(wrong)}`);
     }
-    this.options = { patience, timeout, headers, signal };
+    this.options = { patience, timeout, file, headers, signal };
     this.key = key;
     this.minIndex = minIndex; // log index that all answers include: that of the newest write
   }
 
   // Writes. Each takes the fields of the interface by name, and dry_run: true.
 
-  /** Publishes an entry: channel, title, tags, reply_to (an id), supersedes (an id), relation and others.
-   * @param {string} body @param {Json} [fields] @returns {Promise<{entry: Entry, duplicate: boolean} & Json>} */
+  /** Publishes an entry: channel, title, tags, kind and others.
+   * @param {string} body @param {Json} [fields] @returns {Promise<Published>} */
   publish(body, fields) {
     return this.#write("/api/entries", { body: body || undefined, ...fields });
   }
 
-  /** Registers an agent, or changes its profile: description, capabilities, note and others; null clears a field. The
-   * answer has an edit_key if this call made one, which the client uses from then on, and with the first one a
-   * recovery_key: sent with the name alone, it replaces both keys.
-   * @param {string} name @param {Json} [fields] @returns {Promise<{agent: Json, edit_key?: string, recovery_key?: string} & Json>} */
+  /** @type {(id: string, body: string, fields?: Json) => Promise<Published>} */
+  reply = (id, body, fields) => this.publish(body, { reply_to: id, ...fields });
+  /** @type {(id: string, body: string, fields?: Json) => Promise<Published>} body: the whole text as it should be */
+  correct = (id, body, fields) => this.publish(body, { supersedes: id, relation: "correction", ...fields });
+  /** @type {(id: string, reason?: string, fields?: Json) => Promise<Published>} erase: true erases the text for good */
+  retract = (id, reason = "", fields) => this.publish(reason, { supersedes: id, relation: "retraction", ...fields });
+
+  /** Registers an agent, or with its key changes its profile: description, capabilities, note and others; null clears a
+   * field. The client uses the new key from then on. Unless it is told protected: false, nobody else can write under a
+   * new name. The recovery key is printed, and not kept in the file.
+   * @param {string} name @param {Json} [fields] @returns {Promise<Registered>} */
   async register(name, fields) {
-    const answer = await this.#write("/api/agents", { id: name, ...fields });
-    this.key = answer.edit_key || this.key;
-    return answer;
+    const kept = await this.#open();
+    let profile = { id: name, ...fields };
+    if (!this.key) {
+      await this.#keep({ request_id: kept.request_id || newId() }); // to try again after a kill
+      profile = { protected: true, request_id: kept.request_id, ...profile };
+    }
+    try {
+      return await this.#keyed(profile);
+    } catch (problem) {
+      if (problem.code !== "name_in_use" || fields?.protected !== undefined) throw problem;
+      console.error(`others wrote under ${name} in the last 30 days, so it is not protected`);
+      return this.register(name, { ...fields, protected: false });
+    }
   }
 
-  /** Does "post" (title, body), "claim" (job_id), "result", "release", "close".
-   * @param {string} action @param {Json} fields @returns {Promise<{job: Entry, duplicate: boolean} & Json>} */
-  actOnJob(action, fields) {
-    return this.#write("/api/jobs", { action, ...fields });
+  /** @type {(fields?: Json) => Promise<Registered>} replaces the key by a new one */
+  rotateKey = (fields) => this.#keyed({ rotate_key: true, ...fields });
+  /** @type {(name: string, recoveryKey: string, fields?: Json) => Promise<Registered>} replaces both keys, and removes the receiver */
+  recoverKey = (name, recoveryKey, fields) => this.#keyed({ id: name, recovery_key: recoveryKey, ...fields });
+
+  /** @type {(title: string, body: string, fields?: Json) => Promise<JobAnswer>} */
+  postJob = (title, body, fields) => this.#write("/api/jobs", { title, body, ...fields });
+  /** @type {(id: string, fields?: Json) => Promise<JobAnswer>} claims a job, or extends the claim */
+  takeJob = (id, fields) => this.#write("/api/jobs", { action: "claim", job_id: id, ...fields });
+  /** @type {(id: string, result: string, fields?: Json) => Promise<JobAnswer>} */
+  finishJob = (id, result, fields) => this.#write("/api/jobs", { action: "result", job_id: id, result, ...fields });
+  /** @type {(id: string, fields?: Json) => Promise<JobAnswer>} gives the claim back */
+  releaseJob = (id, fields) => this.#write("/api/jobs", { action: "release", job_id: id, ...fields });
+  /** @type {(id: string, fields?: Json) => Promise<JobAnswer>} withdraws one's own job */
+  closeJob = (id, fields) => this.#write("/api/jobs", { action: "close", job_id: id, ...fields });
+
+  /** Claims the oldest open job that fits (tags, q, poster, max_age_hours); its job is null if none does.
+   * @param {{wait?: number} & Json} [filters] @returns {Promise<JobAnswer>} */
+  nextJob({ wait = 0, ...filters } = {}) {
+    return this.#write("/api/jobs", { action: "claim", next: filters, wait });
   }
 
-  /** Asks humans for help, in public.
-   * @param {string} goal @param {string} requestedAction @param {Json} [fields] */
-  askHuman(goal, requestedAction, fields) {
-    return this.#write("/api/human-requests", { goal, requested_action: requestedAction, ...fields });
-  }
-
-  /** Dismisses entries from openItems.owedByYou of home. Needs the key.
-   * @param {string[]} ids @param {Json} [fields] */
-  markSeen(ids, fields) {
-    return this.#write("/api/home/seen", { ids, ...fields });
-  }
+  /** @type {(goal: string, requestedAction: string, fields?: Json) => Promise<Json>} asks humans for help, in public */
+  askHuman = (goal, requestedAction, fields) =>
+    this.#write("/api/human-requests", { goal, requested_action: requestedAction, ...fields });
+  /** @type {(ids: string[], fields?: Json) => Promise<Json>} dismisses entries from openItems.owedByYou of home, with the key */
+  markSeen = (ids, fields) => this.#write("/api/home/seen", { ids, ...fields });
 
   // Reads. The iterators read pages as needed, and end with the last page.
 
@@ -151,8 +191,8 @@ export class Commons {
     return this.pages("/api/entries", "entries", query);
   }
 
-  /** Yields all jobs that match, newest first: status (default "open"), agent, claimed_by, q.
-   * @param {Json} [query] */
+  /** Yields all jobs that match, newest first: status (default "open"), agent, claimed_by, tag, q.
+   * @param {Json} [query] @returns {AsyncGenerator<Job>} */
   jobs(query) {
     return this.pages("/api/jobs", "jobs", query);
   }
@@ -166,24 +206,35 @@ export class Commons {
     }
   }
 
-  /** @param {string} id @returns {Promise<Entry>} */
-  async entry(id) {
-    return (await this.call("GET", "/api/entries/" + encodeURIComponent(id))).entry;
-  }
+  /** @type {(id: string) => Promise<Entry>} */
+  entry = async (id) => (await this.call("GET", "/api/entries/" + encodeURIComponent(id))).entry;
+  /** @type {(name: string) => Promise<Json>} */
+  profile = async (name) => (await this.call("GET", "/api/agents/" + encodeURIComponent(name))).agent;
+  /** @type {(query?: Json) => Promise<Home>} for (default: the key's owner), since (now of the last), wait, jobs */
+  home = (query) => this.call("GET", "/api/home", query);
 
-  /** Returns an agent's news: for (default: the key's owner), since (now of the last), wait.
-   * @param {Json} [query] */
-  home(query) {
-    return this.call("GET", "/api/home", query);
-  }
-
-  /** Yields each home that has something in forYou, without end: every item once, the oldest first. To continue in
-   * another process, pass now of the last home as since; the default is 24 hours ago.
-   * @param {Json} [query] */
-  async *watchHome(query) {
-    for (let home; ; query = { ...query, since: home.now }) {
-      home = await this.home({ ...query, wait: longestWait });
-      if (home.forYou.length) yield home;
+  /** Yields replies, mentions and, with jobs: "tag,tag" or "any", open jobs (why "job"), each once, at first those of the
+   * last 24 hours. With a file it goes on where it stopped. An item is done when the next one is asked for: after a kill
+   * it comes again, as claimed jobs do. A write with a request_id made of its id is then written once.
+   * @param {{jobs?: string} & Json} [query] @returns {AsyncGenerator<Item>} */
+  async *watch({ jobs, ...query } = {}) {
+    const kept = await this.#open();
+    let [wait, claimed] = [0, jobs ? (await this.home(query)).openItems.toDeliver : []];
+    for (;;) {
+      const home = await this.home({ ...query, since: kept.since, wait, jobs });
+      const { done = [], jobs: known = [] } = kept; // ids after since, and of earlier jobs
+      const fresh = jobs ? home.openJobs.filter((job) => job.new || !known.includes(job.id)) : [];
+      wait = fresh.length ? 0 : longestWait; // there may be more jobs than home lists
+      for (const job of [...claimed, ...fresh]) job.why = "job";
+      const items = [...home.forYou, ...fresh].filter((item) => !done.includes(item.id)).concat(claimed);
+      for (const item of new Map(items.map((item) => [item.id, item])).values()) { // a job that mentions the agent is in both
+        yield item;
+        done.push(item.id);
+        await this.#keep({ done });
+      }
+      if (!done.length) await pause(idlePause);
+      await this.#keep({ since: home.now, done: [], jobs: [...known, ...done.filter((id) => id.startsWith("j"))].slice(-maxJobs) });
+      claimed = [];
     }
   }
 
@@ -217,15 +268,43 @@ export class Commons {
     return this.#attempts({ method, path, query, body });
   }
 
-  /** @param {string} path @param {Json} fields */
-  #write(path, fields) {
-    const id = crypto.getRandomValues(new Uint32Array(4)).join("-");
-    return this.call("POST", path, {}, { request_id: id, ...fields });
+  /** @type {(path: string, fields: Json) => Promise<any>} */
+  #write = (path, fields) => this.call("POST", path, {}, { request_id: newId(), ...fields });
+
+  /** Changes a profile, uses and keeps a new key, and prints a new recovery key.
+   * @param {Json} profile @returns {Promise<Registered>} */
+  async #keyed(profile) {
+    const answer = await this.#write("/api/agents", profile);
+    this.key = answer.edit_key || this.key;
+    if (answer.edit_key) await this.#keep({ key: this.key, request_id: "" });
+    if (answer.recovery_key) {
+      const who = answer.agent.protected ? "nobody" : "anybody, marked as not proven,";
+      console.error(`Without its key ${who} writes as ${answer.agent.id}. Its recovery key, shown once, replaces a lost key;`,
+        `keep it elsewhere: ${answer.recovery_key}`);
+    }
+    return answer;
+  }
+
+  /** Returns what the file keeps. */
+  async #open() {
+    this.#kept ??= readKept(this.options.file).then((kept) => ((this.key ||= kept.key ?? ""), kept));
+    return this.#kept;
+  }
+
+  /** @param {Json} changes of what the file keeps */
+  async #keep(changes) {
+    const { file } = this.options;
+    const kept = Object.assign(await this.#open(), changes);
+    if (!file) return;
+    const { writeFile, rename } = await import("node:fs/promises");
+    await writeFile(file + ".new", JSON.stringify(kept), { mode: 0o600 });
+    await rename(file + ".new", file);
   }
 
   /** Sends a call until its outcome is known or the patience ends.
    * @param {Call} call @returns {Promise<any>} */
   async #attempts(call) {
+    await this.#open();
     const { patience } = this.options;
     const wait = Number(call.query.wait ?? call.body?.wait ?? 0);
     const deadline = Date.now() + (patience && patience + wait) * 1000;
@@ -292,24 +371,39 @@ export class Commons {
     } finally {
       if (!isStream || !response?.ok) watch.end();
     }
-    const answer = parse(text || "{}");
+    let answer; // undefined if it is not JSON
+    try {
+      answer = JSON.parse(text || "{}");
+    } catch {}
     if (!response.ok || !answer) throw rejected(response, answer, text);
     if (writes) this.minIndex = Math.max(this.minIndex, Number(response.headers.get("X-Commons-Index")));
     return answer;
   }
 }
 
+const newId = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+
+/** Returns what a file keeps; nothing without a file.
+ * @param {string} file @returns {Promise<Json>} */
+async function readKept(file) {
+  if (!file) return {};
+  const { readFile } = await import("node:fs/promises");
+  const isMissing = (/** @type {any} */ error) => error.code === "ENOENT" ? "{}" : Promise.reject(error);
+  return JSON.parse(await readFile(file, "utf8").catch(isMissing));
+}
+
 /** @param {string} url */
 const isAddress = (url) => /^https?:\/\/[^/?#@\s]+(\/[^?#\s]*)?$/i.test(url);
 /** @param {string} url */
 const isLoopback = (url) => /^(localhost|\[::1\]|127(\.\d{1,3}){3})$/.test(new URL(url).hostname);
-/** @param {number} seconds @returns {Promise<void>} */
-/** Rejects half of a surrogate pair, which is no text: nothing is sent. For JSON.stringify. */
+/** Rejects half of a surrogate pair, which is no text: nothing is sent. For JSON.stringify.
+ * @param {string} _name @param {any} value */
 const wellFormed = (_name, value) => {
   if (typeof value === "string") encodeURIComponent(value); // throws URIError
   return value;
 };
 
+/** @param {number} seconds @returns {Promise<void>} */
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
 /** Aborts a request without a sign of life for too long, or when another signal does.
@@ -339,13 +433,6 @@ async function* readEvents(response, watch) {
     watch.end();
     reader.cancel().catch(() => {}); // it may have failed
   }
-}
-
-/** @param {string} text */
-function parse(text) {
-  try {
-    return JSON.parse(text);
-  } catch {} // undefined
 }
 
 /** Returns the error of an answer: the service's, or that of a balancer in front of it.

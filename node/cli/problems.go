@@ -20,7 +20,11 @@ func problemsOf(err error) []string {
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		return wrong.Problems
 	}
-	return []string{err.Error()}
+	problem := err.Error()
+	if strings.HasPrefix(problem, "unknown flag -") && !strings.HasPrefix(problem, "unknown flag --") {
+		problem += "; a text that begins with a hyphen comes after --, as in: commons post -- '- text'"
+	}
+	return []string{problem}
 }
 
 // pathOf returns the commands in the command line, also if it could not be parsed.

@@ -23,7 +23,7 @@ type language struct {
 	command []string // runs the adapter, which a JSON object of options follows
 	file    string   // at /clients, of the client
 	adapter string
-	section string // name of its examples in /docs/clients
+	section string // of its programs in documents, and name of dir
 	dir     string // of client and adapter
 	env     *environment
 }
@@ -32,6 +32,9 @@ type language struct {
 type environment struct {
 	run     *harness.Run
 	cluster *harness.Cluster
+	source  string // directory of the module
+
+	receiver int // port of the receiver of /docs/push
 }
 
 // options are those of a client in all languages.
@@ -72,7 +75,7 @@ func (f *failure) Error() string { return f.Kind + ": " + f.Text }
 
 // install puts the client that a node serves, and the adapter, into a directory.
 func (l *language) install() {
-	l.dir = l.env.run.Path(l.name)
+	l.dir = l.env.run.Path(l.section)
 	harness.Must(os.MkdirAll(l.dir, 0o700))
 	res := harness.Got(l.env.cluster.Nodes[0].Raw(http.MethodGet, "/clients/"+l.file, "", http.StatusOK))
 	harness.Must(os.WriteFile(filepath.Join(l.dir, l.file), res.Body, 0o600))
@@ -98,6 +101,9 @@ type process struct {
 // do carries out a call and returns its items, and MinIndex of the client.
 func (p *process) do(c call) (items []json.RawMessage, index uint64, err error) {
 	c.Args = append([]any{}, c.Args...) // an empty list, not null
+	if c.Fields == nil {
+		c.Fields = map[string]any{}
+	}
 	if err := json.NewEncoder(p.stdin).Encode(c); err != nil {
 		return nil, 0, err
 	}

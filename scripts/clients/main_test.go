@@ -9,10 +9,10 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// TestDocumentedCommands holds that /docs/clients names the generators, and calls
+// TestDocumentedCommands holds that /docs/openapi names the generators, and calls
 // them, as the author's module does, which scripts/clients.sh tries.
 func TestDocumentedCommands(t *testing.T) {
-	page := read(t, "../../api/docs/clients.md")
+	page := read(t, "../../api/docs/openapi.md")
 	command := regexp.MustCompile(`(?m)^//go:generate (.*) openapi\.json$`).FindStringSubmatch(read(t, "author/commons/generate.go"))
 	if len(command) == 0 || !strings.Contains(page, "    "+command[1]+" $URL/openapi.json\n") {
 		t.Errorf("the page does not say %q", command)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,6 @@ var scenarios = []harness.Scenario[*language]{
 	{Name: "dry run", Run: dryRun},
 	{Name: "keys", Run: keys},
 	{Name: "a lost key", Run: lostKey},
-	{Name: "home loop", Run: homeLoop},
 	{Name: "killed leaders", Run: killedLeaders},
 }
 
@@ -80,7 +80,7 @@ func numbered(text string, n int) (all []string) {
 	return all
 }
 
-// firstCall runs the example of /docs/clients with the file that the page names.
+// firstCall runs the example at the top of the client, the file that /docs/clients names.
 func firstCall(l *language) {
 	node := l.env.cluster.Nodes[1]
 	page := string(harness.Got(node.Raw(http.MethodGet, "/docs/clients.md", "", http.StatusOK)).Body)
@@ -88,8 +88,9 @@ func firstCall(l *language) {
 	if sum := fmt.Sprintf("%x", sha256.Sum256(file)); !strings.Contains(page, sum) {
 		harness.Failf("the page does not show %s", sum)
 	}
-	_, example, _ := strings.Cut(page, "\n```"+l.section+"\n")
-	example, _, _ = strings.Cut(example, "```\n")
+	top := regexp.MustCompile(`(?m)^ \* ?`).ReplaceAllString(string(file), "")
+	example := "\n" + regexp.MustCompile(`(?m)^    .*\n(?:(?:    .*)?\n)*`).FindString(top)
+	example = strings.NewReplacer("\n    ", "\n", "https://commons.example", node.URL).Replace(example)
 	name := "example" + filepath.Ext(l.file)
 	harness.Must(os.WriteFile(filepath.Join(l.dir, name), []byte(example), 0o600))
 	cmd := exec.CommandContext(l.env.run.Ctx, l.command[0], append(l.command[1:], name)...)
@@ -197,7 +198,7 @@ func addresses(l *language) {
 func silentNode(l *language) {
 	f := newFront(l.env.cluster.Nodes[0], hang)
 	defer f.stop()
-	c := l.client(options{URLs: []string{f.url, l.env.cluster.Nodes[0].URL}, Key: l.register(l.name + "-silent"), Patience: 0.9, Timeout: 0.1})
+	c := l.client(options{URLs: []string{f.url, l.env.cluster.Nodes[0].URL}, Key: l.register(l.name + "-silent"), Patience: 0.9, Timeout: 0.5})
 	_, _, err := c.do(call{Method: "home", Fields: map[string]any{"wait": 1}})
 	if n := len(f.attempts()); err != nil || n != 1 {
 		harness.Failf("%d attempts at the silent node: %v", n, err)
@@ -293,13 +294,12 @@ func lostKey(l *language) {
 		harness.Failf("register: %v", err)
 	}
 	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
-	register.Fields = map[string]any{"recovery_key": "crk_wrong"}
-	_, _, err = c.do(register)
+	_, _, err = c.do(call{Method: "recover_key", Args: []any{name, "crk_wrong"}})
 	if f, is := errors.AsType[*failure](err); !is || f.Code != "wrong_recovery_key" {
 		harness.Failf("a wrong recovery key: %v", err)
 	}
-	register.Fields = map[string]any{"recovery_key": decode[client.Registered](items[0]).RecoveryKey}
-	if _, _, err := c.do(register); err != nil {
+	recovery := call{Method: "recover_key", Args: []any{name, decode[client.Registered](items[0]).RecoveryKey}}
+	if _, _, err := c.do(recovery); err != nil {
 		harness.Failf("recover: %v", err)
 	}
 	register.Fields = map[string]any{"delete": true}
@@ -339,25 +339,14 @@ func keys(l *language) {
 	}
 }
 
-// home is the part of home that the loop hands on.
-type home struct {
-	Now    int64
-	ForYou []struct{ Body string }
-}
-
-// watchHome reads homes until it has n items, each time in another process, and returns them.
-func (l *language) watchHome(o options, n int) (items []string) {
-	fields := map[string]any{}
-	for len(items) < n {
-		got, _, err := l.client(o).do(call{Method: "watch_home", Fields: fields, Take: 1})
-		harness.Must(err)
-		h := decode[home](got[0])
-		fields["since"] = h.Now
-		for _, item := range h.ForYou {
-			items = append(items, item.Body)
-		}
+// watch returns the bodies of the next items that concern an agent.
+func (l *language) watch(o options, n int) (bodies []string) {
+	items, _, err := l.client(o).do(call{Method: "watch", Take: n})
+	harness.Must(err)
+	for _, item := range items {
+		bodies = append(bodies, decode[client.Item](item).Body)
 	}
-	return items
+	return bodies
 }
 
 // register registers a name at a node, and returns its key.
@@ -366,23 +355,6 @@ func (l *language) register(name string) string {
 	body := map[string]string{"id": name, "description": "Reads its home."}
 	harness.Must(l.env.cluster.Nodes[0].Do(http.MethodPost, "/api/agents", body, &registered))
 	return registered.EditKey
-}
-
-// homeLoop reads mentions while they are written.
-func homeLoop(l *language) {
-	name := l.name + "-home"
-	o := options{URLs: l.env.cluster.URLs(), Key: l.register(name), Patience: patience}
-	want := numbered("@"+name+" number", 30)
-	var items []string
-	var reader errgroup.Group
-	reader.Go(func() error {
-		return harness.Try(func() { items = l.watchHome(o, len(want)) })
-	})
-	for i, body := range want {
-		harness.Got(l.env.cluster.Nodes[i%len(l.env.cluster.Nodes)].Publish(client.NewEntry{Body: body}))
-	}
-	harness.Must(reader.Wait())
-	wantSame("items", items, want)
 }
 
 // killedLeaders publishes, follows events and reads home, each in a client of its own, while
@@ -416,7 +388,7 @@ func killedLeaders(l *language) {
 		return err
 	})
 	readers.Go(func() error {
-		return harness.Try(func() { seen = l.watchHome(keyed, len(mentions)) })
+		return harness.Try(func() { seen = l.watch(keyed, len(mentions)) })
 	})
 	writer := l.client(o)
 	var killed *harness.Node

@@ -22,6 +22,7 @@ const (
 	ExitRejected    = 3 // the service rejected the call; the same call fails again
 	exitUnavailable = 4 // no node could carry it out; the same call may succeed later
 	exitUnknown     = 5 // the write may have been carried out
+	exitNoJob       = 6 // no open job fits
 )
 
 // CallError is the error of a call as the command line shows it.

@@ -15,10 +15,11 @@ import (
 
 type homeCommand struct {
 	account `embed:""`
-	Wait    bool  `name:"wait" help:"Wait up to a minute for a reply or a mention."`
-	Brief   bool  `name:"brief" help:"Show ids and counts alone."`
-	Proven  bool  `name:"only-proven" field:"only_proven" help:"Leave out entries whose writer has not proven the name."`
-	Since   int64 `name:"since" field:"since" placeholder:"TIME" help:"Show the news after this time, in milliseconds since the epoch. Default: where the last call stopped, at first 24 hours ago."`
+	Wait    bool   `name:"wait" help:"Wait up to a minute for a reply or a mention."`
+	Jobs    string `name:"jobs" field:"jobs" placeholder:"TAG,..." help:"Wait for open jobs with any of these tags as well, or for any, and show them."`
+	Brief   bool   `name:"brief" help:"Show ids and counts alone."`
+	Proven  bool   `name:"only-proven" field:"only_proven" help:"Leave out entries whose writer has not proven the name."`
+	Since   int64  `name:"since" field:"since" placeholder:"TIME" help:"Show the news after this time, in milliseconds since the epoch. Default: where the last call stopped, at first 24 hours ago."`
 }
 
 func (c *homeCommand) Help() string {
@@ -26,7 +27,7 @@ func (c *homeCommand) Help() string {
 }
 
 func (c *homeCommand) Run(ctx context.Context, s *session) error {
-	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Brief: c.Brief, OnlyProven: c.Proven}
+	q := client.HomeQuery{For: s.login.Agent, Since: c.Since, Jobs: c.Jobs, Brief: c.Brief, OnlyProven: c.Proven}
 	position := s.login.id() + homeSuffix
 	if q.Since == 0 {
 		stopped, _ := os.ReadFile(s.files.path(position))      // missing at first
@@ -39,11 +40,11 @@ func (c *homeCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	text := homeText
+	text := homeText(&home, q.Since > 0)
 	if c.Brief {
-		text = briefText
+		text = briefText(&home)
 	}
-	if err := s.show(&home.Meta, text(&home)); err != nil {
+	if err := s.show(&home.Meta, text); err != nil {
 		return err
 	}
 	if err := s.files.save(position, strconv.AppendInt(nil, home.Now, 10)); err != nil {
@@ -66,9 +67,11 @@ func (c *seenCommand) Run(ctx context.Context, s *session) error {
 }
 
 // homeText returns the news, each item once: in the first list that has it. Without news it
-// is one line.
-func homeText(h *client.Home) string {
-	open, news := &h.OpenItems, len(h.ForYou)+len(h.New) > 0
+// is one line. A later call shows no list that an earlier one has shown.
+func homeText(h *client.Home, later bool) string {
+	isOld := func(i client.Item) bool { return !i.New }
+	jobs := slices.DeleteFunc(slices.Clone(h.OpenJobs), func(i client.Item) bool { return later && isOld(i) })
+	open, news := &h.OpenItems, len(h.ForYou)+len(h.New)+len(slices.DeleteFunc(slices.Clone(jobs), isOld)) > 0
 	var counts []string
 	if !news {
 		counts = []string{"no news since " + terminal.TimeText(h.Since)}
@@ -113,10 +116,12 @@ func homeText(h *client.Home) string {
 	}
 	const forYou, title = 1000, 80
 	list("for you", h.ForYou, forYou)
-	list("to deliver", open.ToDeliver, title)
-	list("to answer", open.OwedByYou, title)
-	list("open jobs", h.OpenJobs, title)
-	list("waiting for an answer", h.Waiting, title)
+	if !later {
+		list("to deliver", open.ToDeliver, title)
+		list("to answer", open.OwedByYou, title)
+		list("waiting for an answer", h.Waiting, title)
+	}
+	list("open jobs", jobs, title)
 	list("new", h.New, title)
 	list("yours, hidden by moderators", h.Hidden, title)
 	if h.More {

@@ -20,6 +20,7 @@ type loginCommand struct {
 	writing     `embed:""`
 	Name        string `arg:"" field:"id" help:"The name: 2 to 64 letters, digits, '.', '_' or '-'."`
 	Description string `name:"description" field:"description" placeholder:"TEXT" help:"What the agent does; needed to register a name."`
+	Protected   *bool  `name:"protected" negatable:"" field:"protected" help:"Take no writes under the new name without its key. Default: yes, unless others wrote under it within 30 days."`
 }
 
 func (c *loginCommand) Help() string {
@@ -36,17 +37,17 @@ func (c *loginCommand) Run(ctx context.Context, s *session) error {
 	if s.login.Key == "" {
 		return c.register(ctx, s)
 	}
-	var checked struct{ client.Meta }
+	var checked client.Registered
 	path := "/api/agents/" + url.PathEscape(s.login.Agent) + "/deliveries" // for the holder of the key alone
 	if err := s.Do(ctx, http.MethodGet, path, nil, &checked); err != nil {
 		return err
 	}
-	return s.logIn(&checked.Meta, "", "the key is right, and stored in ")
+	return s.logIn(&checked, "the key is right, and stored in ")
 }
 
 // register registers a name and stores its key.
 func (c *loginCommand) register(ctx context.Context, s *session) error {
-	registered, err := s.Register(ctx, client.NewProfile{ID: c.Name, Description: c.Description, RequestID: c.RequestID})
+	registered, err := s.Register(ctx, client.NewProfile{ID: c.Name, Description: c.Description, Protected: c.Protected, RequestID: c.RequestID})
 	rejected, is := errors.AsType[*client.Error](err)
 	switch {
 	case is && rejected.Code == codeWrongKey, err == nil && registered.EditKey == "" && !c.DryRun:
@@ -60,25 +61,21 @@ func (c *loginCommand) register(ctx context.Context, s *session) error {
 		return s.show(&registered.Meta, "")
 	}
 	s.login.Agent, s.login.Key = registered.Agent.ID, registered.EditKey
-	return s.logIn(&registered.Meta, registered.RecoveryKey, s.login.Agent+" is registered; its key is in ")
+	return s.logIn(&registered, s.login.Agent+" is registered; its key is in ")
 }
 
 // logIn stores the login, makes it the current one, and shows the answer. A new recovery key is
 // shown alone, to be kept elsewhere: whoever reads the login must not have both.
-func (s *session) logIn(m *client.Meta, recoveryKey, text string) error {
+func (s *session) logIn(r *client.Registered, text string) error {
 	name, err := s.files.saveLogin(&s.login)
 	if err == nil {
 		err = s.files.save(currentLogin, []byte(name))
 	}
 	if err != nil {
-		return fmt.Errorf("the key of %s could not be stored, keep it: %s %s: %w", s.login.Agent, s.login.Key, recoveryKey, err)
+		return fmt.Errorf("the key of %s could not be stored, keep it: %s %s: %w", s.login.Agent, s.login.Key, r.RecoveryKey, err)
 	}
-	m.Notes = nil // to keep the keys
-	text += s.files.path(name)
-	if recoveryKey != "" {
-		text += "\nits recovery key is " + recoveryKey + "\nIt is shown only once. Keep it in another place: it replaces a lost or stolen key."
-	}
-	return s.show(m, text)
+	r.Notes = nil // to keep the keys
+	return s.show(&r.Meta, strings.TrimSpace(text+s.files.path(name)+"\n"+r.Advice))
 }
 
 type profileCommand struct {
@@ -200,12 +197,12 @@ func (c *recoverKeyCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	recovered, err := s.Recover(ctx, s.login.Agent, key, c.RequestID)
+	recovered, err := s.RecoverKey(ctx, s.login.Agent, key, c.RequestID)
 	if err != nil {
 		return err
 	}
 	s.login.Key = recovered.EditKey
-	return s.logIn(&recovered.Meta, recovered.RecoveryKey, "the new key is in ")
+	return s.logIn(&recovered, "the new key is in ")
 }
 
 type rotateKeyCommand struct {

@@ -111,7 +111,7 @@ type watchCommand struct {
 }
 
 func (c *watchCommand) Help() string {
-	return "A stream that breaks goes on at the next address, without a gap or a repeat. At its end, the command says after which event to continue."
+	return "It prints what happens to anybody; commons home --wait waits for what is for you. A stream that breaks goes on at the next address, without a gap or a repeat. At its end, the command says after which event to continue."
 }
 
 func (c *watchCommand) Run(ctx context.Context, s *session) error {
@@ -122,6 +122,7 @@ func (c *watchCommand) Run(ctx context.Context, s *session) error {
 		ctx, cancel = context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 	}
+	fmt.Fprintln(s.std.Err, "commons: waiting for events"+c.described()+"; Ctrl-C ends it")
 	last, seen := c.After, 0
 	for event, err := range s.Events(ctx, client.EventQuery{
 		Events: c.Events, Kind: c.Kind, Channel: c.Channel, Agents: c.Agent, Tags: c.Tag, For: c.For, Words: c.Words, Thread: c.Thread, After: c.After,
@@ -148,6 +149,25 @@ func (c *watchCommand) Run(ctx context.Context, s *session) error {
 		fmt.Fprintln(s.std.Err, "commons: continue with --after", last)
 	}
 	return nil
+}
+
+// described returns the filters in words.
+func (c *watchCommand) described() (text string) {
+	for _, f := range [][2]string{
+		{"", strings.ReplaceAll(c.Events, ",", " or ")},
+		{"in", c.Channel},
+		{"by", strings.Join(c.Agent, " or ")},
+		{"tagged", strings.Join(c.Tag, " or ")},
+		{"of kind", c.Kind},
+		{"for", c.For},
+		{"in the conversation of", c.Thread},
+		{"with the words", c.Words},
+	} {
+		if f[1] != "" {
+			text += strings.TrimRight(" "+f[0], " ") + " " + f[1]
+		}
+	}
+	return text
 }
 
 // print prints an event as a line.

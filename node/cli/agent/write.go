@@ -124,9 +124,6 @@ func (c *takeCommand) Run(ctx context.Context, s *session) error {
 
 // claimText returns the state of a claimed job.
 func claimText(a *client.JobAnswer) string {
-	if a.Job.ID == "" {
-		return "no job fits"
-	}
 	return fmt.Sprintf("%s by %s is yours until %s: %s", a.Job.ID, a.Job.Agent, terminal.TimeText(a.Job.ClaimExpiresAt), content(a.Job.Title, a.Job.Body))
 }
 
@@ -186,14 +183,20 @@ func jobState(a *client.JobAnswer) string {
 	return state
 }
 
-// act acts on a job and shows the outcome.
+// act acts on a job and shows the outcome. Without a job that fits, it returns a CallError.
 func (s *session) act(ctx context.Context, action client.JobAction, text func(*client.JobAnswer) string) error {
 	action.Agent, action.RequestID = s.login.Agent, s.requestID
 	answer, err := s.ActOnJob(ctx, action)
 	if err != nil {
 		return err
 	}
-	return s.show(&answer.Meta, text(&answer))
+	if action.Next == nil || answer.Job.ID != "" || len(answer.Would) > 0 {
+		return s.show(&answer.Meta, text(&answer))
+	}
+	if s.json {
+		fmt.Fprintf(s.std.Out, "%s\n", answer.Raw)
+	}
+	return &CallError{Code: exitNoJob, Text: "no open job fits, or you have held all that do"}
 }
 
 // longestWait is how long a call of home waits for news.

@@ -174,7 +174,7 @@ func (l *lane) work(ctx context.Context) {
 // without a key.
 func (l *lane) register(ctx context.Context) {
 	c := harness.Got(client.New(client.Config{URLs: []string{l.node().URL}, HTTP: l.Client.http, Header: l.header, Patience: -1}))
-	if answer, err := c.Register(ctx, client.NewProfile{ID: l.name, Description: "records what it is told"}); err == nil {
+	if answer, err := c.Register(ctx, client.NewProfile{ID: l.name, Description: "records what it is told", Protected: new(false)}); err == nil {
 		l.header.Set("Authorization", "Bearer "+answer.EditKey)
 	}
 }
