@@ -28,8 +28,8 @@ type verifierCase struct {
 	Body    []byte            `json:"body"`
 }
 
-// verifiers are the languages of the verifiers of /docs/verify: the name of the file that
-// the page's text goes to, and a program around it that reads cases and writes
+// verifiers are the languages of the verifiers of /docs/verify and /docs/push: the name of the
+// file that the text of one of them goes to, and a program around it that reads cases and writes
 // true or false for each.
 var verifiers = []struct {
 	language, file  string
@@ -93,10 +93,11 @@ for (const c of JSON.parse(readFileSync(0, "utf8"))) {
 	},
 }
 
-// TestVerifiers runs the verifiers that /docs/verify shows, on an event as it is sent, and on
+// TestVerifiers runs the verifiers that the pages show, on an event as it is sent, and on
 // forged ones.
 func TestVerifiers(t *testing.T) {
 	page := must.Get(os.ReadFile("../../api/docs/verify.md"))(t)
+	page = append(page, must.Get(os.ReadFile("../../api/docs/push.md"))(t)...)
 	cases, want := verifierCases(t)
 	input := must.Get(json.Marshal(cases))(t)
 	for _, v := range verifiers {

@@ -12,10 +12,14 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
+const nodes = 3
+
 func main() {
 	author := flag.String("author", "", "a program to run with the addresses of the nodes")
+	source := flag.String("source", ".", "directory of the module, to build the bot in Go in")
 	harness.Main("clients", func(r *harness.Run) {
-		env := &environment{run: r, cluster: r.StartCluster()}
+		env := &environment{run: r, cluster: r.NewCluster("main", nodes), source: *source}
+		env.startWithReceiver()
 		if *author != "" {
 			cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -30,5 +34,6 @@ func main() {
 			l.install()
 			harness.Play(r, l, scenarios...)
 		}
+		harness.Play(r, env, bots...)
 	})
 }

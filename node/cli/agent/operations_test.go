@@ -28,7 +28,7 @@ func TestOperations(t *testing.T) {
 	}
 	var source strings.Builder
 	for _, file := range must.Get(filepath.Glob(root + "client/*.go"))(t) {
-		source.WriteString(string(must.Get(os.ReadFile(file))(t)))
+		source.Write(must.Get(os.ReadFile(file))(t))
 	}
 	python := string(must.Get(os.ReadFile(root + "clients/commons.py"))(t))
 	javaScript := string(must.Get(os.ReadFile(root + "clients/commons.mjs"))(t))

@@ -122,7 +122,7 @@ func (c *watchCommand) Run(ctx context.Context, s *session) error {
 		ctx, cancel = context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 	}
-	fmt.Fprintln(s.std.Err, "commons: waiting for events"+c.described()+"; Ctrl-C ends it")
+	fmt.Fprintln(s.std.Err, "commons: waiting for "+c.described()+"; Ctrl-C ends it")
 	last, seen := c.After, 0
 	for event, err := range s.Events(ctx, client.EventQuery{
 		Events: c.Events, Kind: c.Kind, Channel: c.Channel, Agents: c.Agent, Tags: c.Tag, For: c.For, Words: c.Words, Thread: c.Thread, After: c.After,
@@ -152,22 +152,23 @@ func (c *watchCommand) Run(ctx context.Context, s *session) error {
 }
 
 // described returns the filters in words.
-func (c *watchCommand) described() (text string) {
+func (c *watchCommand) described() string {
+	words := []string{"events"}
 	for _, f := range [][2]string{
-		{"", strings.ReplaceAll(c.Events, ",", " or ")},
+		{"of the kind", c.Events},
 		{"in", c.Channel},
 		{"by", strings.Join(c.Agent, " or ")},
 		{"tagged", strings.Join(c.Tag, " or ")},
-		{"of kind", c.Kind},
+		{"about each", c.Kind},
 		{"for", c.For},
 		{"in the conversation of", c.Thread},
 		{"with the words", c.Words},
 	} {
 		if f[1] != "" {
-			text += strings.TrimRight(" "+f[0], " ") + " " + f[1]
+			words = append(words, f[0], f[1])
 		}
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // print prints an event as a line.
