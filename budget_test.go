@@ -16,9 +16,9 @@ import (
 
 // budgets are the most of each size that the repository may have.
 var budgets = map[string]int{
-	"lines of Go linked into the binary":   71_300,
+	"lines of Go linked into the binary":   70_980,
 	"lines of Go in scripts without tests": 7_500,
-	"lines of tests and test support":      74_000,
+	"lines of tests and test support":      72_700,
 	"replace in go.mod":                    0,
 	"methods of the interface":             54,
 	"tools":                                20,
@@ -31,7 +31,7 @@ var budgets = map[string]int{
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
 	"lines of Go linked into the binary":   71_300,
-	"lines of Go in scripts without tests": 7_960,
+	"lines of Go in scripts without tests": 7_935,
 	"lines of tests and test support":      74_000,
 }
 
