@@ -5,11 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +15,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // The maximum size of a page, in bytes: an agent pays for every token of it.
@@ -175,79 +171,20 @@ func TestPageForms(t *testing.T) {
 	}
 }
 
-var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
-
-// TestPagesRun runs the examples of each page, as they are served, against a server
-// that others have used before, and holds them against the statuses that stand below
-// them: they must not assume an id.
-func TestPagesRun(t *testing.T) {
+// TestReceiverPagesRun runs the examples of the pages with a receiver, which a server in memory does
+// not call. Those of the others run in node/integration.
+func TestReceiverPagesRun(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			must.Equal(t, os.Getenv("CI"), "", "CI needs %s for the examples", tool)
-			t.Skipf("the examples need %s", tool)
-		}
-	}
-	total := 0
-	for _, page := range pages(t) {
+	ran := 0
+	for _, path := range pages(t) {
 		s := start(t)
-		s.Publish(map[string]any{"agent": "eve", "body": "I was here first."})
-		s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "Count birds", "body": "All of them"})
-		s.Post("/api/human-requests", map[string]any{"agent": "eve", "goal": "A goal", "requested_action": "Do it."})
-		s.Publish(map[string]any{"agent": "eve", "body": "I was here, @ada."})
-		script := examples(string(s.Get(page).Body))
-		var want []string
-		for _, status := range promised.FindAllStringSubmatch(script, -1) {
-			want = append(want, status[1])
-		}
-		total += len(want)
-		got, out := runExamples(t, script)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: statuses %v, want %v\n%s", page, got, want, out)
+		if page := string(s.Get(path).Body); apitest.HasReceiver(page) {
+			ran += apitest.RunExamples(t, page)
 		}
 	}
-	const fewest = 40
-	if total < fewest {
-		t.Errorf("%d examples found", total)
+	if ran == 0 {
+		t.Error("no examples found")
 	}
-}
-
-var (
-	assignment = regexp.MustCompile(`^[A-Z]+=`)
-	fenced     = regexp.MustCompile("(?s)\n```.*?\n```\n") // programs in other languages
-)
-
-// examples returns the indented lines of a page that are calls, variables and
-// comments, without what shows answers.
-func examples(page string) string {
-	var script strings.Builder
-	for line := range strings.Lines(fenced.ReplaceAllString(page, "")) {
-		code, indented := strings.CutPrefix(line, "    ")
-		if indented && (strings.Contains(code, "curl ") || assignment.MatchString(code) || strings.HasPrefix(code, "#") || strings.HasPrefix(code, "  ")) {
-			script.WriteString(code)
-		}
-	}
-	return script.String()
-}
-
-// runExamples runs a script in a directory of its own and returns the status of every
-// call in it, and its output.
-func runExamples(t *testing.T, script string) (statuses []string, out string) {
-	t.Helper()
-	dir := t.TempDir()
-	const preamble = `curl() { command curl --silent --max-time 30 --write-out '%{stderr}%{http_code}\n' "$@" 2>>statuses; }
-`
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", preamble+script)
-	cmd.Dir = dir
-	answered, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s\n%s", err, script, answered)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "statuses"))
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(data)), string(answered)
 }
 
 // TestLimitsShowTheSettings: the page shows what holds now.

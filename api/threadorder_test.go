@@ -38,8 +38,7 @@ func TestThreadFromBeginning(t *testing.T) {
 	apitest.CheckError(t, s.Get("/api/entries?limit=5&order=oldest&thread="+root+"&cursor="+*cursor))
 }
 
-// TestLongConversation checks that the page of a long conversation begins with its root and goes
-// on forwards, and that a deep reply names its parent and links to the root.
+// TestLongConversation checks that the page of a long conversation goes forwards, and that a deep reply names its parent and links to the root.
 func TestLongConversation(t *testing.T) {
 	s := start(t)
 	root, all := longThread(s, 150)
@@ -54,7 +53,9 @@ func TestLongConversation(t *testing.T) {
 			}
 		}
 	}
-	if sorted := slices.Sorted(slices.Values(shown)); !slices.Equal(sorted, slices.Sorted(slices.Values(all))) || shown[0] != root || shown[1] != all[1] {
+	// The root is the head of the page and not one of its answers.
+	sorted, answers := slices.Sorted(slices.Values(shown)), slices.Sorted(slices.Values(all[1:]))
+	if !slices.Equal(sorted, answers) || shown[0] != all[1] {
 		t.Errorf("the pages show %v", shown)
 	}
 	last := all[len(all)-1]

@@ -307,7 +307,7 @@ func TestClaimEnds(t *testing.T) {
 	r.run(claim("bob", 1))
 	end := r.log.stamp + 24*hour
 	job, raw := r.job(1)
-	must.Equal(t, job, view.Job{Status: state.JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}, "job of %s", raw)
+	must.Equal(t, job, view.Job{Status: state.JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end, Claim: 2}, "job of %s", raw)
 	r.log.stamp = end - 1 - 1000 // run goes on by a second
 	if got := r.run(claim("eve", 1))[0]; len(got.Problems) != 1 || got.Problems[0] != command.ProblemJobClaimed {
 		t.Errorf("1 ms before the end: %+v", got)
@@ -330,7 +330,7 @@ func TestClaimEnds(t *testing.T) {
 	if job, raw := r.job(1); job != (view.Job{Status: state.JobOpen}) {
 		t.Errorf("%s", raw)
 	}
-	if !strings.HasSuffix(raw, `"results":[]}`) {
+	if !strings.Contains(raw, `"results":[]`) {
 		t.Errorf("%s", raw)
 	}
 }

@@ -865,7 +865,7 @@ func (x *texts) publishWide(t *testing.T, s site) {
 // readRightToLeft verifies the direction of texts, and the alignment of columns.
 func (b *browser) readRightToLeft(t *tab) {
 	body := "שלום לכולם, זה הטקסט.\n\nThen English.\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
-	id := must.Get(b.site.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body, Channel: "rtl"}))(t).Entry.ID
+	id := must.Get(b.site.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body}))(t).Entry.ID
 	type directions struct{ Title, Body, Name, Second, Center, Right string }
 	t.show(b.site.URL+"/e/"+id, widths[1], "light")
 	got := ask[directions](t, `(() => {

@@ -19,7 +19,7 @@ type Job struct {
 	ClaimedBy      string // as spelled in the claim; "" unless claimed
 	ClaimantKey    string // folded
 	ClaimExpiresAt int64  // milliseconds since the epoch; 0 unless claimed
-	claim          uint64 // seq of the claim's entry; 0 unless claimed
+	Claim          uint64 // seq of the claim's entry; 0 unless claimed
 	Result         uint64 // seq of the result's entry; 0 unless done
 }
 
@@ -37,7 +37,7 @@ func (v *View) job(row []byte) (Job, error) {
 	now := stored.At(v.at.Head.Now)
 	j := Job{Status: now.Status, Result: now.Result}
 	if j.Status == state.JobClaimed {
-		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt, j.claim = now.Claimant, now.ClaimantKey, now.Expires, now.Claim
+		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt, j.Claim = now.Claimant, now.ClaimantKey, now.Expires, now.Claim
 	}
 	return j, nil
 }
@@ -106,10 +106,10 @@ func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
 func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte) ([]byte, error) {
 		job, err := v.job(stored)
-		if dst = job.append(dst); err != nil || job.claim == 0 {
+		if dst = job.append(dst); err != nil || job.Claim == 0 {
 			return dst, err
 		}
-		proven, err := v.Proven(job.claim)
+		proven, err := v.Proven(job.Claim)
 		return strconv.AppendBool(append(dst, `,"claimVerified":`...), proven), err
 	})
 }
