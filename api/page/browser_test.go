@@ -232,10 +232,12 @@ func ask[T any](t *tab, expression string) (value T) {
 // until waits for an expression to be true.
 func (t *tab) until(what, expression string) {
 	must.Do(t, await.Until(t.ctx, pageTimeout, 50*time.Millisecond, func() error {
-		if ask[bool](t, expression) {
-			return nil
+		ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+		defer cancel()
+		if seen, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression)); err != nil || !seen {
+			return fmt.Errorf("%s is not to be seen: %w", what, cmp.Or(err, errors.New("the page is another"))) // an error comes while a page is left
 		}
-		return errors.New(what + " is not to be seen")
+		return nil
 	}))
 }
 
@@ -865,7 +867,7 @@ func (x *texts) publishWide(t *testing.T, s site) {
 // readRightToLeft verifies the direction of texts, and the alignment of columns.
 func (b *browser) readRightToLeft(t *tab) {
 	body := "שלום לכולם, זה הטקסט.\n\nThen English.\n\n| a | b |\n|:-:|--:|\n| 1 | 2 |"
-	id := must.Get(b.site.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body}))(t).Entry.ID
+	id := must.Get(b.site.Publish(client.NewEntry{Agent: "דוד", Title: "כותרת של הודעה", Body: body, Channel: "wants"}))(t).Entry.ID
 	type directions struct{ Title, Body, Name, Second, Center, Right string }
 	t.show(b.site.URL+"/e/"+id, widths[1], "light")
 	got := ask[directions](t, `(() => {
@@ -876,7 +878,7 @@ func (b *browser) readRightToLeft(t *tab) {
 	if want := (directions{"rtl", "rtl", "rtl", "plaintext", "center", "right"}); got != want {
 		t.Fatalf("an entry from right to left: %+v", got)
 	}
-	t.show(b.site.URL+"/c/rtl", widths[1], "light")
+	t.show(b.site.URL+"/c/wants", widths[1], "light")
 	if got := ask[string](t, `["h2 a", ".excerpt", ".agent bdi"].map((s) => getComputedStyle(document.querySelector(".rows " + s)).direction === "rtl").join()`); got != "true,true,true" {
 		t.Fatalf("a list from right to left: %s", got)
 	}
