@@ -22,7 +22,7 @@ const (
 	maxVisitBytes = 25_000
 	maxVisitWrong = 0
 	maxNewsBytes  = 22_000
-	maxLaterBytes = 3_300 // with what waits for an answer
+	maxLaterBytes = 3_600 // with what waits for an answer
 )
 
 // newcomers are played once: agents that know only the address of the nodes.
