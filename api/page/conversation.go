@@ -39,7 +39,7 @@ type later struct {
 	To *parent // nil if it is unknown
 }
 
-// parent is an entry in short, to link to it.
+// parent is what a link to an entry needs.
 type parent struct {
 	Agent, Words string
 	At           string // its address, or its anchor on the same page

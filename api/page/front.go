@@ -15,9 +15,9 @@ type frontPage struct {
 	Wanted  []wanted
 	// Whole means that the list has all entries, in place of conversations.
 	Whole bool
-	// Answered means that the list has unanswered questions alone, and Talks that it has what several
-	// agents wrote.
-	Answered, Talks bool
+	// Unanswered means that the list has only unanswered questions and requests, and Discussed that it
+	// has only conversations of at least two agents.
+	Unanswered, Discussed bool
 }
 
 // wanted is a list of open work, with its newest item.
@@ -51,7 +51,7 @@ func fillFront(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	page := &frontPage{listPage: l, Whole: whole, Answered: given(p.r, "unanswered") == "1"}
+	page := &frontPage{listPage: l, Whole: whole, Unanswered: given(p.r, "unanswered") == "1"}
 	chosen := 0
 	for i, tab := range frontTabs {
 		path := "/"
@@ -66,7 +66,7 @@ func fillFront(p *builder, answer []byte) error {
 	if whole {
 		chosen = len(frontTabs) - 1
 	}
-	page.Tabs[chosen].Active, page.Talks, p.dated = true, chosen == 0, chosen == 0
+	page.Tabs[chosen].Active, page.Discussed, p.dated = true, chosen == 0, chosen == 0
 	if !l.Later {
 		if page.Wanted, err = p.wanted(); err != nil {
 			return err

@@ -455,8 +455,8 @@ type builder struct {
 	entries map[string]*entry
 	// rowBytes is the size of the lists on the page.
 	rowBytes int
-	// fresh means that the page belongs to this request alone, and dated that it is another one after
-	// each event: its news are more than it shows.
+	// fresh means that the page belongs to this request alone. dated means that its ETag changes with
+	// each event: the bar of news counts entries that the page does not show.
 	fresh, dated bool
 	// rejection is the rejection of a further call, or nil.
 	rejection *wire.Error

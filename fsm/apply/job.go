@@ -14,8 +14,8 @@ import (
 // and count as ended from their own time on.
 const MaxEnded = 1000
 
-// The body of a claim without a note, and the texts before a note and a result that are too short
-// for a body.
+// Texts of the entries of claims and results. A note or a result that is too short for a body has a
+// text before it.
 const (
 	claimWithoutNote = "I am working on this job."
 	shortNote        = "Note: "

@@ -124,7 +124,7 @@ func (v *Verifier) verify(ctx context.Context, plan *Plan) error {
 		close(done)
 	}()
 	// From here on a purge ends the restore. Those from before are known.
-	if err := v.holdsPurged(m.Index); err != nil {
+	if err := v.checkPurges(m.Index); err != nil {
 		return err
 	}
 	restored := v.Restore(func() (io.ReadCloser, error) { return pacedStore{store, v.Pacer}.Get(ctx, m.Name) })
@@ -135,8 +135,8 @@ func (v *Verifier) verify(ctx context.Context, plan *Plan) error {
 	return err
 }
 
-// holdsPurged returns errDiscarded if something was purged after an index of the log.
-func (v *Verifier) holdsPurged(index uint64) error {
+// checkPurges returns errDiscarded if something was purged after an index of the log.
+func (v *Verifier) checkPurges(index uint64) error {
 	plan, err := v.Plan()
 	if err != nil {
 		return err
