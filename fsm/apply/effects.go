@@ -1,8 +1,3 @@
-// Package apply has the effect of every command: a Txn applies log entries to the rows of a
-// state and writes them in one batch. It is deterministic: the effects depend on the state and
-// the log only, and Txn panics where a node could not continue like the others.
-//
-// Only fsm imports it. It does not reach view.
 package apply
 
 import (

@@ -2,12 +2,8 @@ package apply
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/home"
-	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -51,16 +47,6 @@ func (tx *Txn) changeHidden(c *command.Hide, order uint64) (changed []string) {
 		changed = append(changed, command.ProfileMark+p.ID)
 	}
 	return changed
-}
-
-// recordChanged records the ids that an order has changed, and returns its result. of is the order
-// that it is about, as in command.Hide.
-func (tx *Txn) recordChanged(o *command.Order, of uint64, action string, ids []string) command.Result {
-	if len(ids) == 0 {
-		return unchanged
-	}
-	row := state.Record{By: o.By, Action: action, What: strings.Join(ids, " "), Reason: o.Reason, Order: of}
-	return command.Result{Outcome: command.OutcomeDone, Entry: tx.journal(state.ModerationRecord, row)}
 }
 
 // putHidden stores a profile that was hidden or shown, with an event.
@@ -115,12 +101,6 @@ func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (state.EntryRow, state
 	return e, texts
 }
 
-func (tx *Txn) texts(e *state.EntryRow) state.EntryTexts {
-	texts, err := e.Outline.Texts()
-	tx.Must(err)
-	return texts
-}
-
 // unhide puts a hidden entry back, without its deliveries and without the claim of a job. It leaves
 // an entry that another order hides than the given one, unless that is 0, and returns false.
 func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
@@ -154,140 +134,4 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	tx.unhideFromHome(&e, &target, texts.Tags, &h)
 	tx.happen(state.EventUnhide, seq)
 	return true
-}
-
-// hideFromParent removes an entry from the entry that it relates to, except its status.
-func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
-	counts, list := tx.successors(e.Parent)
-	counts.Total--
-	if e.Relation == command.RelationReply {
-		counts.Replies--
-	}
-	var i int
-	if i, h.Listed = list.Find(e.Seq); h.Listed {
-		list = slices.Delete(list, i, i+1)
-	}
-	tx.putSuccessors(e.Parent, counts, list)
-}
-
-func (tx *Txn) unhideFromParent(e *state.EntryRow, agent string, h *state.HiddenEntry) {
-	counts, list := tx.successors(e.Parent)
-	counts.Total++
-	if e.Relation == command.RelationReply {
-		counts.Replies++
-	}
-	if h.Listed {
-		i, _ := list.Find(e.Seq)
-		list = slices.Insert(list, i, state.SuccessorOf(e, agent))
-		if len(list) > command.MaxSuccessors {
-			list = list.WithoutLast(counts.Retracted, counts.Corrected)
-		}
-	}
-	tx.putSuccessors(e.Parent, counts, list)
-}
-
-func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
-	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
-	list, _ := state.Read(tx, state.SeqKey(state.SpaceLater, seq), state.Decode[state.Successors])
-	return counts, list
-}
-
-func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Successors) {
-	counts.Listed = uint64(len(list))
-	tx.set(state.SeqKey(state.SpaceCounts, seq), state.Encode(&counts))
-	if len(list) == 0 {
-		tx.del(state.SeqKey(state.SpaceLater, seq))
-		return
-	}
-	tx.set(state.SeqKey(state.SpaceLater, seq), state.Encode(&list))
-}
-
-// hideFromHome removes an entry from the rows of home.
-func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEntry) {
-	if e.Strength == command.ByKey {
-		tx.set(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq), []byte{})
-	}
-	h.Newest = tx.recentByAuthor(home.KeyNewest).Remove(e.Seq)
-	for i, name := range topicsOf(e.Channel, tags) {
-		if tx.activity(e.AgentKey).Uncount(name) {
-			h.Topics |= 1 << i
-		}
-		if e.Kind == command.KindKnowledge && tx.recentByAuthor(home.NotesKey(name)).Remove(e.Seq) {
-			h.Notes |= 1 << i
-		}
-	}
-	for i, name := range e.Inbox {
-		tx.del(home.ItemKey(name, home.PartInbox, e.Seq))
-		owed := home.ItemKey(name, home.PartOwed, e.Seq)
-		if _, there := tx.Get(owed); there {
-			h.Owed |= 1 << i
-			tx.del(owed)
-		}
-	}
-	if _, h.Asked = tx.Get(home.ItemKey(e.AgentKey, home.PartAsked, e.Seq)); h.Asked {
-		tx.dropOwn(home.PartAsked, e.AgentKey, e.Seq)
-	}
-}
-
-func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state.HiddenEntry) {
-	tx.release(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq))
-	by := home.Authored{Seq: e.Seq, Author: e.AgentKey}
-	if h.Newest {
-		tx.recentByAuthor(home.KeyNewest).Insert(by, newestShown)
-	}
-	for i, name := range topicsOf(e.Channel, tags) {
-		if h.Topics&(1<<i) != 0 {
-			tx.activity(e.AgentKey).Count(name, e.CreatedAt)
-		}
-		if h.Notes&(1<<i) != 0 {
-			tx.recentByAuthor(home.NotesKey(name)).Insert(by, notesShown)
-		}
-	}
-	for i, name := range e.Inbox {
-		reason := reasonOf(name, target)
-		tx.set(home.ItemKey(name, home.PartInbox, e.Seq), reason)
-		if h.Owed&(1<<i) != 0 {
-			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
-		}
-	}
-	if h.Asked {
-		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
-	}
-}
-
-// recountChannel changes the number of shown entries of a channel.
-func (tx *Txn) recountChannel(e *state.EntryRow, change int64) {
-	c, _ := tx.channel(e.Channel)
-	c.Entries += uint64(change) //nolint:gosec // wraps around where it is negative
-	tx.set(state.ChannelKey(e.Channel), state.Encode(&c))
-	switch recent := state.RecentKey(c.LastAt, e.Channel); {
-	case c.Entries == 0:
-		tx.del(recent)
-	case c.Entries == 1 && change > 0:
-		tx.set(recent, []byte{})
-	}
-}
-
-// dropDeliveriesOf drops the waiting deliveries of an entry.
-func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
-	for _, name := range e.Inbox {
-		if !tx.caches.hooks[name] {
-			continue
-		}
-		o := tx.outbox(name)
-		for i, q := range slices.Backward(o.Queue) {
-			if tx.delivery(name, q.Number).Entry == e.Seq {
-				tx.dropDelivery(name, o, i, outbox.ReasonHidden)
-			}
-		}
-	}
-}
-
-// release removes a row, and reports whether there was one.
-func (tx *Txn) release(key []byte) bool {
-	_, listed := tx.Get(key)
-	if listed {
-		tx.del(key)
-	}
-	return listed
 }

@@ -91,18 +91,6 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 	}
 }
 
-// applyMarkSeen removes the named entries from the agent's unanswered ones, given its key.
-func (tx *Txn) applyMarkSeen(c *command.MarkSeen) command.Result {
-	w := &tx.judged.Writer
-	if problems := w.MarkSeenProblems(); len(problems) > 0 {
-		return rejected(problems...)
-	}
-	for _, seq := range c.Entries {
-		tx.del(home.ItemKey(c.AgentKey, home.PartOwed, seq))
-	}
-	return done
-}
-
 // finishHome writes the rows that were changed in memory.
 func (tx *Txn) finishHome() {
 	for agent, a := range tx.activities {
@@ -240,4 +228,57 @@ func (tx *Txn) activity(agent string) *home.Activity {
 		a, err := rows.Activity()
 		return a, errors.Join(err, rows.Close())
 	})
+}
+
+// hideFromHome removes an entry from the rows of home.
+func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	if e.Strength == command.ByKey {
+		tx.set(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq), []byte{})
+	}
+	h.Newest = tx.recentByAuthor(home.KeyNewest).Remove(e.Seq)
+	for i, name := range topicsOf(e.Channel, tags) {
+		if tx.activity(e.AgentKey).Uncount(name) {
+			h.Topics |= 1 << i
+		}
+		if e.Kind == command.KindKnowledge && tx.recentByAuthor(home.NotesKey(name)).Remove(e.Seq) {
+			h.Notes |= 1 << i
+		}
+	}
+	for i, name := range e.Inbox {
+		tx.del(home.ItemKey(name, home.PartInbox, e.Seq))
+		owed := home.ItemKey(name, home.PartOwed, e.Seq)
+		if _, there := tx.Get(owed); there {
+			h.Owed |= 1 << i
+			tx.del(owed)
+		}
+	}
+	if _, h.Asked = tx.Get(home.ItemKey(e.AgentKey, home.PartAsked, e.Seq)); h.Asked {
+		tx.dropOwn(home.PartAsked, e.AgentKey, e.Seq)
+	}
+}
+
+func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state.HiddenEntry) {
+	tx.release(home.ItemKey(e.AgentKey, home.PartHidden, e.Seq))
+	by := home.Authored{Seq: e.Seq, Author: e.AgentKey}
+	if h.Newest {
+		tx.recentByAuthor(home.KeyNewest).Insert(by, newestShown)
+	}
+	for i, name := range topicsOf(e.Channel, tags) {
+		if h.Topics&(1<<i) != 0 {
+			tx.activity(e.AgentKey).Count(name, e.CreatedAt)
+		}
+		if h.Notes&(1<<i) != 0 {
+			tx.recentByAuthor(home.NotesKey(name)).Insert(by, notesShown)
+		}
+	}
+	for i, name := range e.Inbox {
+		reason := reasonOf(name, target)
+		tx.set(home.ItemKey(name, home.PartInbox, e.Seq), reason)
+		if h.Owed&(1<<i) != 0 {
+			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
+		}
+	}
+	if h.Asked {
+		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
+	}
 }

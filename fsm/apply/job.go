@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"unicode/utf8"
 
@@ -190,5 +191,17 @@ func (tx *Txn) endClaims() {
 		var err error
 		tx.nextDue, _, err = state.ParseDueKey(key)
 		tx.Must(err)
+	}
+}
+
+// countClaim adds a claim to the rows that count it, or subtracts it.
+func (tx *Txn) countClaim(counted string, by int) {
+	for key := range slices.Chunk([]byte(counted), state.ClaimsKeyBytes) {
+		key = append([]byte{state.SpaceClaims}, key...)
+		var row []byte
+		if n := int(tx.number(key)) + by; n > 0 { //nolint:gosec // bounded by the number of jobs
+			row = binary.AppendUvarint(nil, uint64(n))
+		}
+		tx.set(key, row)
 	}
 }

@@ -107,3 +107,70 @@ func (tx *Txn) revise(agentKey string, p *state.ProfileRow) {
 	tx.set(state.SeqKey(state.SpaceRevision, p.Revision), p.RevisionRow(agentKey))
 	tx.Revised = append(tx.Revised, Revised{p.Revision, p.Texts()})
 }
+
+// applyRecover replaces both keys of a name and removes its receiver. The recovery is no revision
+// of the profile: the receiver is private.
+func (tx *Txn) applyRecover(c *command.Recover) command.Result {
+	p, _ := tx.profile(c.AgentKey)
+	if problems := state.AgainstRecover(c, &p, tx.now); len(problems) > 0 {
+		return rejected(problems...)
+	}
+	outcome := command.OutcomeDone
+	if _, again := p.Recovers(c, tx.now); again {
+		outcome = command.OutcomeDuplicate
+		tx.setKey(c.AgentKey, &p, c.NewKey)
+	} else {
+		tx.issueKey(c.AgentKey, c.NewKey, &c.Proof, &p)
+		p.Former, p.Issued = state.NoKey, 0 // neither the ended key nor a registration renews the new one
+		p.FormerRecovery, p.RecoveryRequest = p.Recovery, state.RecoveryRequest(c)
+		old := p.ProfileFields
+		p.NotifyURL, p.NotifySalt, p.NotifyVerified = "", "", false
+		tx.followHook(c.AgentKey, &old, &p.ProfileFields)
+	}
+	copy(p.Recovery[:], c.NewRecovery)
+	tx.putProfile(c.AgentKey, &p)
+	return command.Result{Outcome: outcome, KeyIssued: true, RecoveryIssued: true}
+}
+
+func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	if !known {
+		return rejected(command.ProblemUnknownAgent)
+	}
+	tx.setKey(c.AgentKey, &p, c.NewKey)
+	tx.dropName(&p)
+	p.Former, p.FormerRecovery, p.Sender, p.Issuer = state.NoKey, state.NoKey, "", ""
+	p.Used = true // only an operator renews it
+	copy(p.Recovery[:], c.NewRecovery)
+	tx.putProfile(c.AgentKey, &p)
+	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
+	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}
+}
+
+func (tx *Txn) applyProtectName(c *command.ProtectName) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	switch {
+	case !known:
+		return rejected(command.ProblemUnknownAgent)
+	case p.Protected == c.Protected:
+		return unchanged
+	}
+	p.Protected = c.Protected
+	tx.putProfile(c.AgentKey, &p)
+	action := state.ActionUnprotectName
+	if c.Protected {
+		action = state.ActionProtectName
+	}
+	tx.note(command.Operator, action, c.AgentKey, "")
+	return done
+}
+
+// profile returns an agent's profile as the call has left it, and false without one.
+func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
+	return state.Read(tx, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
+}
+
+// putProfile stores a profile.
+func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
+	tx.set(state.ProfileKey(agentKey), state.Encode(p))
+}

@@ -225,25 +225,6 @@ type Revised struct {
 	Texts    []string
 }
 
-// happen records an event about an entry.
-func (tx *Txn) happen(kind state.EventKind, entry uint64) {
-	tx.happened = append(tx.happened, state.Happening{Kind: kind, Entry: entry})
-}
-
-// putEvents writes the events of the log entry that is being applied.
-func (tx *Txn) putEvents() {
-	for first := 0; first < len(tx.happened); first += state.MaxRowEvents {
-		row := state.EventRow{
-			Index: tx.Head.Applied, At: tx.now, First: uint64(first) + 1, Before: tx.Head.LastEvent,
-			Events: tx.happened[first:min(first+state.MaxRowEvents, len(tx.happened))],
-		}
-		tx.set(state.EventKey(tx.Head.EventRows), state.Encode(&row))
-		tx.Head.EventRows++
-		tx.Head.LastEvent = row.Last()
-	}
-	tx.happened, tx.stepped = tx.happened[:0], 0
-}
-
 // The results of commands without an entry.
 var (
 	done      = command.Result{Outcome: command.OutcomeDone}
@@ -261,18 +242,6 @@ func (tx *Txn) number(key []byte) uint64 {
 }
 
 func (tx *Txn) setNumber(key []byte, n uint64) { tx.set(key, binary.AppendUvarint(nil, n)) }
-
-// countClaim adds a claim to the rows that count it, or subtracts it.
-func (tx *Txn) countClaim(counted string, by int) {
-	for key := range slices.Chunk([]byte(counted), state.ClaimsKeyBytes) {
-		key = append([]byte{state.SpaceClaims}, key...)
-		var row []byte
-		if n := int(tx.number(key)) + by; n > 0 { //nolint:gosec // bounded by the number of jobs
-			row = binary.AppendUvarint(nil, uint64(n))
-		}
-		tx.set(key, row)
-	}
-}
 
 // count adds one to the number in a row, and returns it.
 func (tx *Txn) count(key []byte) uint64 {
@@ -304,4 +273,19 @@ func (tx *Txn) mark(space byte, seq uint64, set bool) {
 func (tx *Txn) marked(space byte, seq uint64) bool {
 	bits, _ := tx.Get(state.SeqKey(space, seq/state.HiddenEntries))
 	return index.Bitmap(bits).Has(seq)
+}
+
+func (tx *Txn) texts(e *state.EntryRow) state.EntryTexts {
+	texts, err := e.Outline.Texts()
+	tx.Must(err)
+	return texts
+}
+
+// release removes a row, and reports whether there was one.
+func (tx *Txn) release(key []byte) bool {
+	_, listed := tx.Get(key)
+	if listed {
+		tx.del(key)
+	}
+	return listed
 }

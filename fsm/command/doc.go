@@ -29,4 +29,17 @@
 //
 // The saved data directory (testdata/data-v1) holds every command and fixes all of
 // this: a program that derives another state from that log fails its test.
+//
+// # Files
+//
+// A file with the name of a noun has the commands of that noun: see the grid in
+// ARCHITECTURE.md. The others are the mechanics of the package:
+//
+//   - command: batches, groups and commands
+//   - codec: their encoding
+//   - table: the numbers of commands, and the command table
+//   - identity: names, proofs, request_ids and senders
+//   - checks: the checks that commands share
+//   - limits: the limits of the interface and of the log
+//   - result: results, problems and errors
 package command

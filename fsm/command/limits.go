@@ -190,3 +190,6 @@ const (
 
 // DayMillis is a day in milliseconds.
 const DayMillis = 24 * 60 * 60 * 1000
+
+// HourMillis is an hour of log time.
+const HourMillis = 60 * 60 * 1000

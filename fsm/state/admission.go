@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -91,9 +90,6 @@ func RegisterContent(c *command.Register) ContentSum {
 	}, c.Capabilities)
 }
 
-// ContentSum is the hash by which a request_id's second body is compared with its first.
-type ContentSum [16]byte
-
 // ContentOf returns the hash of a command's content; zero for a command without content.
 func ContentOf(p command.Payload) (sum ContentSum) {
 	if content := command.ContentOf(p); content != nil {
@@ -106,20 +102,6 @@ func ContentOf(p command.Payload) (sum ContentSum) {
 func Repeated(c command.Payload, row []byte) (command.Result, error) {
 	first, err := Decode[RequestRow](row)
 	return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.Entry, Differs: first.Content != ContentOf(c)}, err
-}
-
-// hashContent is a hash of texts, each preceded by its length.
-func hashContent(fields ...[]string) (sum ContentSum) {
-	h := sha256.New()
-	var buf []byte
-	for _, texts := range fields {
-		for _, s := range texts {
-			buf = AppendBlob(buf[:0], s)
-			h.Write(buf)
-		}
-	}
-	copy(sum[:], h.Sum(nil))
-	return sum
 }
 
 // RequestRow is the row of spaceRequest.
@@ -236,15 +218,6 @@ func (j *Admission) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 	return c
 }
 
-// A write to a new channel opens it. A sender without the key of an established name may open
-// a few in a day of log time, so that a flood does not push others off the list of channels.
-
-// ChannelsKey is the row that counts the channels that a sender has opened in a day.
-func ChannelsKey(day command.Day, sender string) []byte {
-	key := append(DayKey(SpaceBudget, day), 'c')
-	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
-}
-
 // opensChannel reports whether a command opens a channel that counts against its sender.
 func (j *Admission) opensChannel(s Facts, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
@@ -275,15 +248,72 @@ func (j *Admission) OverLimit(s Facts, p command.Payload) (problem command.Probl
 	return 0, opens
 }
 
-// A name may erase a few of its texts in a day of log time, and all names together some more,
-// because every erased text costs each node a part of a rewrite.
+// MaxBudgetSenders bounds the individual counts of a day. Later ones share rows by their
+// hash.
+const (
+	MaxBudgetSenders = 1 << 16
+	overflowRows     = 1 << 16
+)
 
-// ErasuresKey is the row that counts the texts that were erased under a name in a day; under all
-// names if it is empty.
-func ErasuresKey(day command.Day, agentKey string) []byte {
-	key := append(DayKey(SpaceBudget, day), 'e')
-	if agentKey == "" {
-		return key
+// BudgetOf returns the used part of a day's budget.
+func BudgetOf(s Facts, day command.Day) Budget {
+	if b, _ := Read(s, KeyBudget, Decode[Budget]); b.Day == day {
+		return b
 	}
-	return binary.BigEndian.AppendUint64(key, uint64(ProvenSender(agentKey)))
+	return Budget{Day: day}
+}
+
+// Counted is the use of a share on a day, and its row.
+type Counted struct {
+	command.Use
+	Key   []byte
+	Known bool
+}
+
+// Budget is the used part of a day's budget: the row of SpaceBudget.
+type Budget struct {
+	Day     command.Day // in UTC
+	Bytes   uint64      // of commands
+	Senders uint64      // networks and names that made them; from MaxBudgetSenders on, they are not counted
+}
+
+// Fields implements Row.
+func (b *Budget) Fields(c *Codec) { c.Fields(&b.Day, &b.Bytes, &b.Senders) }
+
+// SenderKey returns the row that counts a sender's bytes, which others may share.
+func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
+	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
+	key = append(DayKey(SpaceBudget, b.Day), hash...)
+	if _, known = s.Get(key); known || b.Senders < MaxBudgetSenders {
+		return key, known
+	}
+	shared := binary.BigEndian.Uint64(hash) % overflowRows
+	return binary.BigEndian.AppendUint16(DayKey(SpaceBudget, b.Day), uint16(shared)), true
+}
+
+// budgeted returns the shares that a signed command counts against. Established names are
+// counted separately from other writes of an address.
+func budgeted(w *Writer) (shares []Share) {
+	if w.Proof == nil {
+		return nil
+	}
+	prefix, times := "", uint64(1)
+	if w.Established {
+		prefix, times = "established ", command.EstablishedShare
+		shares = append(shares, Share{Of: "name " + w.AgentKey, times: times})
+	}
+	return append(shares, SharesOf(w.Proof, prefix, times)...)
+}
+
+// Fits returns the use of a command's shares, and whether the command fits the budget.
+func (b Budget) Fits(s Facts, j *Admission, bytes int) (uses []Counted, fits bool) {
+	shares := budgeted(&j.Writer)
+	used := make([]command.Use, len(shares))
+	for i, sh := range shares {
+		key, known := b.SenderKey(s, sh.Of)
+		n, _ := Read(s, key, DecodeNumber)
+		uses = append(uses, Counted{command.Use{Bytes: n, Times: sh.times}, key, known})
+		used[i] = uses[i].Use
+	}
+	return uses, len(uses) == 0 || j.Settings.Fits(uint64(bytes), b.Bytes, j.Established, used...)
 }

@@ -68,3 +68,12 @@ type ChannelRow struct {
 
 // Fields implements Row.
 func (c *ChannelRow) Fields(x *Codec) { x.Fields(&c.Entries, &c.LastSeq, &c.LastAt) }
+
+// A write to a new channel opens it. A sender without the key of an established name may open
+// a few in a day of log time, so that a flood does not push others off the list of channels.
+
+// ChannelsKey is the row that counts the channels that a sender has opened in a day.
+func ChannelsKey(day command.Day, sender string) []byte {
+	key := append(DayKey(SpaceBudget, day), 'c')
+	return binary.BigEndian.AppendUint64(key, uint64(hashSender(sender)))
+}

@@ -399,3 +399,68 @@ const (
 	TermType    = "entryType:" // the letter of the id, on what is no plain entry
 	TermWord    = "w:"
 )
+
+// Resolve returns the entry with a public id, of any type.
+func Resolve(s Facts, id string) (EntryRow, bool) {
+	entryType, seq, ok := ParseID(id)
+	if !ok {
+		return EntryRow{}, false
+	}
+	e, ok := s.Entry(seq)
+	return e, ok && e.Type == entryType
+}
+
+// TargetOf looks up the target and reports every rule that forbids relating to it. The
+// zero row means that there is no target.
+func TargetOf(p *command.Publish, s Facts, w *Writer) (EntryRow, []command.Problem) {
+	if p.Relation == command.RelationNone {
+		return EntryRow{}, nil
+	}
+	target, ok := Resolve(s, p.Target)
+	if !ok {
+		return EntryRow{}, []command.Problem{command.ProblemUnknownTarget}
+	}
+	if target.Hidden {
+		return target, []command.Problem{command.ProblemHidden}
+	}
+	own := w.Owns(s, &target)
+	var problems []command.Problem
+	switch retraction := p.Relation == command.RelationRetraction; {
+	case own && (retraction || p.Relation == command.RelationCorrection) && !w.mayUndo(&target):
+		problems = append(problems, command.ProblemProofRequired)
+	case !own && retraction && target.AgentKey == w.AgentKey:
+		problems = append(problems, command.ProblemRetractionAnonymous)
+	case !own && retraction:
+		problems = append(problems, command.ProblemRetractionOther)
+	}
+	if p.Relation == command.RelationRetraction && target.Type == TypeJob {
+		if JobOf(s, target.Seq).At(s.Instant()).Status == JobClaimed {
+			problems = append(problems, command.ProblemJobClaimed)
+		}
+	}
+	if p.Erase && own {
+		problems = append(problems, w.eraseProblems(s, &target)...)
+	}
+	return target, problems
+}
+
+// eraseProblems returns every rule that forbids a writer to erase an entry of its own.
+func (w *Writer) eraseProblems(s Facts, e *EntryRow) (problems []command.Problem) {
+	switch {
+	case !w.mayUndo(e): // the retraction is rejected already
+		return nil
+	case w.Strength < command.ByKey:
+		return []command.Problem{command.ProblemEraseNoKey}
+	case e.Strength < command.ByKey:
+		problems = append(problems, command.ProblemEraseUnproven)
+	}
+	if s.ReportQueue().Open.About(ReportSubject{Entry: e.Seq}) >= 0 {
+		problems = append(problems, command.ProblemEraseReported)
+	}
+	if e.ParentType == TypeJob && e.Relation == command.RelationReply {
+		if job := JobOf(s, e.Parent).At(s.Instant()); job.isHeldBy(e.Seq) {
+			problems = append(problems, command.ProblemJobClaimed)
+		}
+	}
+	return problems
+}

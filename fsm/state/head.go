@@ -62,45 +62,5 @@ type Resident struct {
 	Reports *ReportQueue
 }
 
-// Cluster is the cluster's id and data key, from Init or from the founding of a new
-// cluster.
-type Cluster struct {
-	ID        string
-	SealedKey []byte
-	Founding  string // to be recorded by the first leader: action, space, clusters; else ""
-}
-
-// Fields implements Row.
-func (c *Cluster) Fields(x *Codec) { x.Fields(&c.ID, &c.SealedKey, &c.Founding) }
-
-// Configuration is the newest Raft configuration, in Raft's own encoding.
-type Configuration struct {
-	Index uint64
-	Data  []byte
-}
-
-// Fields implements Row.
-func (c *Configuration) Fields(x *Codec) {
-	x.Fields(&c.Index)
-	Rest(x, &c.Data)
-}
-
 // LoadHead reads the progress of a state; zero for an empty state.
 func LoadHead(r pebble.Reader) (Head, error) { return LoadOrZero(r, KeyHead, Decode[Head]) }
-
-// LoadCluster reads the identity of the cluster; zero before Init.
-func LoadCluster(r pebble.Reader) (Cluster, error) { return LoadOrZero(r, KeyCluster, Decode[Cluster]) }
-
-// LoadConfiguration reads the newest configuration; zero before the first.
-func LoadConfiguration(r pebble.Reader) (Configuration, error) {
-	return LoadOrZero(r, KeyConfig, Decode[Configuration])
-}
-
-// LoadFormat reads the replicated format number.
-func LoadFormat(r pebble.Reader) (int, error) {
-	n, ok, err := Load(r, KeyFormat, DecodeNumber)
-	if err != nil || !ok {
-		return command.InitialFormat, err
-	}
-	return int(n), nil //nolint:gosec // bounded when it was set
-}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // JobStatus is the state of a job (interface, 3.1).
@@ -179,4 +181,91 @@ func ParseDueKey(key []byte) (at int64, job uint64, err error) {
 		return 0, 0, fmt.Errorf("%w: key of a due job", ErrCorrupt)
 	}
 	return int64(binary.BigEndian.Uint64(key[1:])), binary.BigEndian.Uint64(key[1+8:]), nil
+}
+
+// jobRules are the problems of an action by the status of the job. In a claimed job,
+// every other action but the poster's is the claimant's alone.
+var jobRules = map[command.Op][JobHidden + 1]command.Problem{
+	command.OpClaimJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpFinishJob:  {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpReleaseJob: {JobOpen: command.ProblemJobNotClaimed, JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+	command.OpCloseJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
+}
+
+// JobProblems returns everything against an action on the job with a public id, and the
+// job's entry and stored row.
+func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, stored JobRow, problems []command.Problem) {
+	job, ok := Resolve(s, id)
+	if !ok || job.Type != TypeJob {
+		return job, stored, []command.Problem{command.ProblemUnknownJob}
+	}
+	stored = JobOf(s, job.Seq)
+	j := stored.At(s.Instant())
+	if j.Status == JobHidden {
+		return job, stored, []command.Problem{command.ProblemHidden}
+	}
+	switch own := job.AgentKey == w.AgentKey; {
+	case own && (op == command.OpClaimJob || op == command.OpFinishJob):
+		problems = append(problems, command.ProblemOwnJob)
+	case op == command.OpCloseJob && !w.Owns(s, &job):
+		problems = append(problems, command.ProblemNotPoster)
+	case op == command.OpCloseJob && !w.mayUndo(&job):
+		problems = append(problems, command.ProblemProofRequired)
+	}
+	if p := jobRules[op][j.Status]; p != 0 {
+		return job, stored, append(problems, p)
+	}
+	switch {
+	case op == command.OpCloseJob:
+		if j.Status == JobClaimed && w.Strength != command.ByKey {
+			problems = append(problems, command.ProblemJobClaimed)
+		}
+	case j.Status == JobClaimed:
+		switch claim, _ := s.Entry(j.Claim); {
+		case !w.Owns(s, &claim):
+			problems = append(problems, command.ProblemJobClaimed)
+		case !w.mayUndo(&claim):
+			problems = append(problems, command.ProblemProofRequired)
+		case op == command.OpClaimJob && j.Renewed >= command.MaxRenewals:
+			problems = append(problems, command.ProblemTooManyRenewals)
+		}
+	case op == command.OpClaimJob:
+		if !HaveRoom(s, Claimants(w), w.Proof) {
+			problems = append(problems, command.ProblemTooManyClaims)
+		}
+	}
+	return job, stored, problems
+}
+
+// An unfinished claim keeps others from a job, so the claims of a name, a sender and a
+// network are bounded. The job's row has the keys of the rows that count its claim, because
+// the age of the key may change before the claim ends.
+
+// ClaimsKeyBytes is the length of a ClaimsKey without its space.
+const ClaimsKeyBytes = 8
+
+// ClaimsKey is the key of the count of the claims of a name, sender or network.
+func ClaimsKey(of string) []byte {
+	return binary.BigEndian.AppendUint64([]byte{SpaceClaims}, uint64(hashSender(of)))
+}
+
+// Claimants returns the shares of a writer's claims, with the maximum of each as its times.
+func Claimants(w *Writer) (shares []Share) {
+	if w.Strength == command.ByKey {
+		shares = []Share{{Of: "key " + w.AgentKey, times: command.MaxKeyClaims}}
+	}
+	if w.Proof.Sender == "" || w.Established {
+		return shares
+	}
+	if w.Strength < command.ByKey {
+		shares = SharesOf(w.Proof, "name "+w.AgentKey+" ", command.MaxNameClaims)[:1] // not of its network
+	}
+	return append(shares, SharesOf(w.Proof, "", command.MaxSenderClaims)...)
+}
+
+// HaveRoom reports whether all shares of a writer have room for another claim.
+func HaveRoom(s Facts, shares []Share, proof *command.Proof) bool {
+	return unlimited(s, proof) || !slices.ContainsFunc(shares, func(sh Share) bool {
+		return sh.counted(s, ClaimsKey) >= sh.times
+	})
 }

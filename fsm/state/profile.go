@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"slices"
 	"strconv"
 
@@ -176,4 +177,85 @@ func AgainstRecover(c *command.Recover, p *ProfileRow, now int64) []command.Prob
 		return []command.Problem{command.ProblemWrongRecovery}
 	}
 	return nil
+}
+
+// Opens reports whether a key is the profile's.
+func (p *ProfileRow) Opens(key []byte) bool { return sameKey(key, &p.Key) }
+
+func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
+	return len(key) == command.KeyHashBytes && *hash != NoKey && subtle.ConstantTimeCompare(key, hash[:]) == 1
+}
+
+// EstablishedAfter is the age from which a registered name has a separate budget, in
+// milliseconds of log time: a sender of many such names has to register them long before.
+const EstablishedAfter = 7 * command.DayMillis
+
+// established reports whether the name was registered that long ago.
+func (p *ProfileRow) established(s Facts) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
+
+// AgainstRegister returns every rule that rejects the command; p is nil without a profile.
+func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []command.Problem) {
+	old := ProfileFields{}
+	if p != nil {
+		old = p.ProfileFields
+	}
+	proven := p == nil || p.Opens(c.Proof.Key)
+	next := MergeProfile(c, old, proven)
+	changes := !next.Equal(old) || c.RotateKey
+	if p == nil && c.Delete {
+		return []command.Problem{command.ProblemUnknownAgent}
+	}
+	switch {
+	case !proven && len(c.Proof.Key) > 0:
+		return []command.Problem{command.ProblemWrongKey}
+	case !proven && (changes || p.Hidden() && c.Given != 0): // a comparison would tell hidden texts
+		return []command.Problem{command.ProblemNoKey}
+	}
+	if (p == nil || old.Deleted && !next.Deleted) && c.Description == "" && c.Note == "" {
+		problems = append(problems, command.ProblemNoDescription)
+	}
+	if p == nil && LookAlike(s, c.AgentKey, c.Proof.Looks) != "" {
+		problems = append(problems, command.ProblemLookAlike)
+	}
+	if changes && c.NotifyURL != "" && !next.NotifyVerified && len(problems) == 0 {
+		problems = append(problems, command.ProblemUnchecked)
+	}
+	owner := c.Proof.Sender
+	if p != nil {
+		owner = p.Sender
+	}
+	if next.Protected && !old.Protected && WritersOf(s, c.AgentKey).others(s.Instant(), owner, c.Proof.Sender) {
+		problems = append(problems, command.ProblemOthersWrote)
+	}
+	return problems
+}
+
+// MergeProfile returns the fields with those that the command gives. Without proof of the key the
+// receiver, which is private, stays as it is: an unchanged profile needs no key, so a comparison
+// would tell strangers the receiver. A receiver that is given again gets another secret.
+func MergeProfile(c *command.Register, f ProfileFields, proven bool) ProfileFields {
+	if c.Delete {
+		return ProfileFields{Protected: f.Protected, Deleted: true}
+	}
+	f.Deleted = f.Deleted && c.Given == 0
+	if c.Given&command.FieldDescription != 0 {
+		f.Description = c.Description
+	}
+	if c.Given&command.FieldCapabilities != 0 {
+		f.Capabilities = c.Capabilities
+	}
+	if c.Given&command.FieldEndpoint != 0 {
+		f.Endpoint = c.Endpoint
+	}
+	if c.Given&command.FieldNote != 0 {
+		f.Note = c.Note
+	}
+	if c.Given&command.FieldNotifyURL != 0 && proven {
+		f.NotifyVerified = c.NotifyVerified || f.NotifyVerified && f.NotifyURL == c.NotifyURL
+		f.NotifyURL, f.NotifySalt = c.NotifyURL, string(c.NotifySalt)
+	}
+	if c.Given&command.FieldProtected != 0 {
+		f.Protected = c.Protected
+	}
+	return f
 }

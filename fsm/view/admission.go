@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -105,35 +104,12 @@ func (v *View) Earlier(op command.Op, by command.Signature) (entry uint64, known
 	return row.Entry, s.err == nil, s.err
 }
 
-// Settings returns the replicated settings.
-func (v *View) Settings() (command.Settings, error) {
-	s := &viewState{v: v}
-	set := state.SettingsOf(s)
-	return set, s.err
-}
-
 // Budget returns the used budget of the day of an instant, or of the newest log entry if that is
 // later.
 func (v *View) Budget(now int64) (state.Budget, error) {
 	s := &viewState{v: v}
 	b := state.BudgetOf(s, command.DayOf(max(now, s.Instant())))
 	return b, s.err
-}
-
-// SendersToForget reports whether senders are to be forgotten at an instant.
-func (v *View) SendersToForget(now int64) (some bool, err error) {
-	s := &viewState{v: v}
-	young := state.ForgetsBefore(s, now) + 1
-	found := func(_, _ []byte) error {
-		some = true
-		return state.ErrEnough
-	}
-	s.Must(state.ScanSpace(v.snap, state.SendersKey(0), state.SendersKey(young), found))
-	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(young, nil), found))
-	if s.err != nil {
-		return false, fmt.Errorf("look for senders to forget: %w", s.err)
-	}
-	return some, nil
 }
 
 // LookAlike returns the registered name that another name looks like, as spelled there, or

@@ -222,3 +222,44 @@ func (v *View) addCounts(m *state.Meta) error {
 	m.Replies, m.Successors, m.Status = counts.Replies, counts.Total, counts.Status()
 	return err
 }
+
+// Tags returns the tags of an entry.
+func (v *View) Tags(seq uint64) (tags []string, err error) {
+	err = v.row(seq, func(row []byte) error {
+		o, err := state.OutlineOf(row)
+		if err == nil {
+			tags, err = o.Tags()
+		}
+		return err
+	})
+	return tags, err
+}
+
+// Proven reports whether the author of an entry has proven the name.
+func (v *View) Proven(seq uint64) (bool, error) {
+	s := &viewState{v: v}
+	e, _ := s.Entry(seq)
+	return e.Verified(), s.err
+}
+
+// SenderFingerprint returns the pseudonym of the sender of an entry, or "".
+func (v *View) SenderFingerprint(seq uint64) (string, error) {
+	s := &viewState{v: v}
+	e, known := s.Entry(seq)
+	if !known || s.err != nil {
+		return "", s.err
+	}
+	from := state.SenderOf(s, &e)
+	return from.Fingerprint, s.err
+}
+
+// FirstEntry returns when the first entry was published, in milliseconds since the epoch,
+// or 0.
+func (v *View) FirstEntry() (at int64, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceInstant)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+		at = int64(state.SeqOfKey(key)) //nolint:gosec // an instant
+		return state.ErrEnough
+	})
+	return at, err
+}

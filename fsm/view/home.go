@@ -137,16 +137,6 @@ func (v *View) wanted(p *Preferences, after, until int64, limit int) (seqs []uin
 	return seqs, fresh, nil
 }
 
-// openedAt returns when an open job became open, in milliseconds since the epoch.
-func (v *View) openedAt(seq uint64) (int64, error) {
-	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
-	if steps := state.StepsOf(job.Steps); err == nil && len(steps) > 0 {
-		return steps[len(steps)-1].At, nil
-	}
-	m, _, errMeta := v.Meta(seq)
-	return m.CreatedAt, cmp.Or(err, errMeta)
-}
-
 // maxOwnRead is how many of its own open items are read to find those that an agent made with proof.
 const maxOwnRead = 10 * command.MaxCounted
 
@@ -408,43 +398,6 @@ func (v *View) fillOwn(h *Home, rows *home.Lists, proven bool) (err error) {
 	return err
 }
 
-// Proven reports whether the author of an entry has proven the name.
-func (v *View) Proven(seq uint64) (bool, error) {
-	s := &viewState{v: v}
-	e, _ := s.Entry(seq)
-	return e.Verified(), s.err
-}
-
-// ProvenClaim reports whether whoever claims a job, or did last, has proven the name.
-func (v *View) ProvenClaim(job uint64) (bool, error) {
-	s := &viewState{v: v}
-	e, _ := s.Entry(state.JobOf(s, job).Claim)
-	return e.Verified(), s.err
-}
-
-// Held returns at most limit jobs that an agent has claimed, the first to expire first.
-func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
-	rows, err := home.Open(v.snap, agentKey)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	return rows.Held(v.at.Head.Now, limit)
-}
-
-// HiddenOf returns the newest entries, at most limit, that an agent wrote by key and that are hidden.
-func (v *View) HiddenOf(agentKey string, limit int) (seqs []uint64, err error) {
-	rows, err := home.Open(v.snap, agentKey)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	return seqs, rows.Newest(home.PartHidden, 0, endless, limit, func(key, _ []byte) error {
-		seqs = append(seqs, binary.BigEndian.Uint64(key))
-		return nil
-	})
-}
-
 // fillWaiting lists what waits for anybody but the agent.
 func (v *View) fillWaiting(h *Home, p *Preferences) error {
 	least, some, err := v.within(h, waitingWindow)
@@ -548,3 +501,71 @@ func (v *View) partner(p home.Partner) (Partner, error) {
 
 // endless is above every number in a part.
 const endless = math.MaxUint64
+
+// WaitingKept bounds the rows of a waiting list that a view keeps: enough for nearly every
+// reader.
+const WaitingKept = 64
+
+// NoteTopics bounds the topics whose notes a view keeps. Many agents share them.
+const NoteTopics = 256
+
+// everyHome returns the rows that all homes share. Its read fields must not be changed.
+func (v *View) everyHome() (*EveryHome, error) {
+	h := &v.EveryHome
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.read {
+		return h, nil
+	}
+	newest, _, err := state.Load(v.snap, home.KeyNewest, state.Decode[home.RecentByAuthor])
+	if err != nil {
+		return nil, err
+	}
+	var waiting [home.WaitingLists][]home.Authored
+	for _, p := range [...]home.Part{home.PartAsked, home.PartOpen} {
+		n, _ := home.WaitingListOf(p)
+		err := v.scanWaiting(p, home.WaitingKey(p, math.MaxUint64), func(e home.Authored) (more bool) {
+			waiting[n] = append(waiting[n], e)
+			return len(waiting[n]) < WaitingKept
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	h.newest, h.waiting, h.read = newest, waiting, true
+	return h, nil
+}
+
+// Notes returns the notes of a topic, which must not be changed.
+func (v *View) Notes(topic string) (home.RecentByAuthor, error) {
+	h := &v.EveryHome
+	h.mu.Lock()
+	notes, kept := h.Notes[topic]
+	h.mu.Unlock()
+	if kept {
+		return notes, nil
+	}
+	notes, _, err := state.Load(v.snap, home.NotesKey(topic), state.Decode[home.RecentByAuthor])
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.Notes == nil {
+		h.Notes = make(map[string]home.RecentByAuthor)
+	}
+	if len(h.Notes) < NoteTopics {
+		h.Notes[topic] = notes
+	}
+	return notes, nil
+}
+
+// scanWaiting calls f with the entries of a waiting list before a key, newest first.
+func (v *View) scanWaiting(p home.Part, upper []byte, f func(home.Authored) (more bool)) error {
+	return state.ScanBack(v.snap, home.WaitingKey(p, 0), upper, func(key, author []byte) error {
+		if !f(home.Authored{Seq: binary.BigEndian.Uint64(key[2:]), Author: string(author)}) {
+			return state.ErrEnough
+		}
+		return nil
+	})
+}

@@ -1,8 +1,15 @@
 package view
 
 import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -40,18 +47,6 @@ func (v *View) job(row []byte) (Job, error) {
 		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt, j.Claim = now.Claimant, now.ClaimantKey, now.Expires, now.Claim
 	}
 	return j, nil
-}
-
-// Tags returns the tags of an entry.
-func (v *View) Tags(seq uint64) (tags []string, err error) {
-	err = v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		if err == nil {
-			tags, err = o.Tags()
-		}
-		return err
-	})
-	return tags, err
 }
 
 // append appends the members of the job's state.
@@ -135,4 +130,202 @@ func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst
 		}
 		return append(dst, '}'), err
 	})
+}
+
+// maxHeld bounds the claims of an agent that a list reads: those that end first.
+const maxHeld = 4096
+
+// JobQuery selects jobs. Zero values select everything.
+type JobQuery struct {
+	Status      state.JobStatus // at the instant of the view
+	AgentKey    string          // by this agent (text.Fold), or by one of several, see Or
+	TagKey      string          // with this tag (text.FoldTag), or one of several
+	ClaimantKey string          // claimed by this agent
+	Q           string          // matching this search text (text.ParseQuery)
+	Limit       int             // at most MaxList; 0 means DefaultList
+	Before      uint64          // seq < Before; 0 means from the newest
+	Work        *int            // grows by the steps of the search, unless nil
+}
+
+// ListJobs returns the seqs of the jobs that match q, newest first, and the Before of the
+// next page; 0 on the last page. A page of a search in one status may be short, and yet not
+// the last one.
+func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
+	q.Limit = state.PageLimit(q.Limit)
+	if q.ClaimantKey != "" {
+		q.Status = state.JobClaimed
+	}
+	switch {
+	case q.Status == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
+		seqs, next, err = v.searchJobs(q)
+	case q.ClaimantKey != "":
+		seqs, next, err = v.jobsHeld(q)
+	default:
+		seqs, next, err = v.jobsOf(q)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list jobs: %w", err)
+	}
+	return seqs, next, nil
+}
+
+// searchJobs finds jobs by author, tag and words, of one status or all. Of one, each look
+// begins at a job of it, so that a rare one is as cheap as a common one.
+func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
+	search, phrases, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
+	if !some {
+		return nil, 0, nil
+	}
+	addTerm(&search, state.TermTag, q.TagKey)
+	search.Before, search.Limit, search.Work = q.Before, q.Limit, q.Work
+	if q.Status == 0 {
+		if len(phrases) > 0 {
+			return v.filter(search, phrases, nil, nil)
+		}
+		return v.search(search)
+	}
+	return v.filter(search, phrases, func(before uint64) (uint64, error) {
+		first, _, err := v.jobsOf(JobQuery{Status: q.Status, Limit: 1, Before: before})
+		if err != nil || len(first) == 0 {
+			return 0, err
+		}
+		return first[0] + 1, nil
+	}, v.rowCheck(state.SpaceJob, func(row []byte) (bool, error) {
+		job, err := v.job(row)
+		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
+	}))
+}
+
+// jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.
+func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
+	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
+		return nil, 0, err
+	}
+	if q.Work != nil {
+		*q.Work += len(seqs)
+	}
+	seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return q.Before != 0 && seq >= q.Before })
+	seqs, next = cutPage(newestOf(seqs, q.Limit+1), q.Limit)
+	return seqs, next, nil
+}
+
+// MaxNextLooked bounds the open jobs that NextJobs looks at: the oldest ones.
+const MaxNextLooked = 4096
+
+// nextStep is how many open jobs are looked at together.
+const nextStep = 64
+
+// NextJobs returns the ids of the oldest open jobs that match a query and that the signer can take
+// as the next one, at most command.MaxCandidates. Of the query, Limit and Before are not used.
+func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error) {
+	from, some, err := v.FirstAfter(max(-1, v.Instant(q.Since)))
+	if err != nil || !some {
+		return nil, err
+	}
+	w, s := v.writer(by)
+	for looked := 0; looked < MaxNextLooked && len(ids) < command.MaxCandidates; {
+		var seqs []uint64
+		lower := state.JobsKey(state.JobOpen, from)
+		_, upper := state.SpaceBounds(state.SpaceJobs)
+		err := state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+			if key[1] != byte(state.JobOpen) || len(seqs) == nextStep {
+				return state.ErrEnough
+			}
+			seqs = append(seqs, binary.BigEndian.Uint64(key[2:]))
+			return nil
+		})
+		if err != nil || len(seqs) == 0 {
+			return ids, err
+		}
+		from, looked = seqs[len(seqs)-1]+1, looked+len(seqs)
+		if q.Work != nil {
+			*q.Work += len(seqs)
+		}
+		listed, err := v.listed(slices.Clone(seqs), q)
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range seqs {
+			if !listed[seq] || len(ids) == command.MaxCandidates {
+				continue
+			}
+			if canTake(s, seq, w) {
+				ids = append(ids, state.FormatID(state.TypeJob, seq))
+			}
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+	}
+	return ids, nil
+}
+
+// canTake reports whether a signer can take a job as the next one, now or with fewer claims.
+func canTake(s state.Facts, seq uint64, w *state.Writer) bool {
+	_, _, found := home.TakeProblems(s, state.FormatID(state.TypeJob, seq), w)
+	return len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims})
+}
+
+// jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.
+func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
+	overdue, err := v.Overdue()
+	if err != nil {
+		return nil, 0, err
+	}
+	seqs, err = v.SeqsBefore([]byte{state.SpaceJobs, byte(q.Status)}, q.Before, q.Limit+1+len(overdue))
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, seq := range overdue {
+		seqs = slices.DeleteFunc(seqs, func(listed uint64) bool { return listed == seq })
+		job, _, err := v.Job(seq)
+		if err != nil {
+			return nil, 0, err
+		}
+		if job.Status == q.Status && (q.Before == 0 || seq < q.Before) {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	seqs, next = cutPage(seqs[:min(len(seqs), q.Limit+1)], q.Limit)
+	return seqs, next, nil
+}
+
+// Overdue returns the few jobs whose claim has ended and whose rows were not changed yet.
+func (v *View) Overdue() (jobs []uint64, err error) {
+	err = state.ScanDue(v.snap, func(at int64, job uint64) error {
+		if at > v.at.Head.Now {
+			return state.ErrEnough
+		}
+		jobs = append(jobs, job)
+		return nil
+	})
+	return jobs, err
+}
+
+// openedAt returns when an open job became open, in milliseconds since the epoch.
+func (v *View) openedAt(seq uint64) (int64, error) {
+	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
+	if steps := state.StepsOf(job.Steps); err == nil && len(steps) > 0 {
+		return steps[len(steps)-1].At, nil
+	}
+	m, _, errMeta := v.Meta(seq)
+	return m.CreatedAt, cmp.Or(err, errMeta)
+}
+
+// ProvenClaim reports whether whoever claims a job, or did last, has proven the name.
+func (v *View) ProvenClaim(job uint64) (bool, error) {
+	s := &viewState{v: v}
+	e, _ := s.Entry(state.JobOf(s, job).Claim)
+	return e.Verified(), s.err
+}
+
+// Held returns at most limit jobs that an agent has claimed, the first to expire first.
+func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return rows.Held(v.at.Head.Now, limit)
 }

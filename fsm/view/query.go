@@ -458,3 +458,38 @@ func (v *View) SeqsBefore(prefix []byte, before uint64, limit int) (seqs []uint6
 	})
 	return seqs, err
 }
+
+// listed returns which of the given entries, in their order, match a query.
+func (v *View) listed(seqs []uint64, q Query) (map[uint64]bool, error) {
+	q.Since = -1
+	search := index.Query{Work: q.Work}
+	listed := make(map[uint64]bool)
+	phrases, some, err := v.translate(q, &search)
+	if err != nil || !some {
+		return listed, err
+	}
+	hasPhrases := v.phraseCheck(phrases, q.Work)
+	find := v.search
+	if q.NamesNothingHidden() {
+		find = v.searchAll
+	}
+	for len(seqs) > 0 {
+		n := 1 // as many as follow one another
+		for n < len(seqs) && seqs[n] == seqs[0]+uint64(n) {
+			n++
+		}
+		search.Min, search.Before, search.Limit = seqs[0], seqs[n-1]+1, n
+		found, _, err := find(search)
+		if err == nil && hasPhrases != nil {
+			found, err = hasPhrases(found)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, seq := range found {
+			listed[seq] = true
+		}
+		seqs = seqs[n:]
+	}
+	return listed, nil
+}

@@ -1,13 +1,10 @@
 package view
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -110,55 +107,6 @@ func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
 	return f(row)
-}
-
-// Visibility is the visibility of an entry or a profile.
-type Visibility string
-
-// The visibilities. Expired and purged texts are erased.
-const (
-	Visible Visibility = "visible"
-	Hidden  Visibility = "hidden"  // by a moderator
-	Expired Visibility = "expired" // older than the retention
-	Purged  Visibility = "purged"
-)
-
-// hiddenAs returns the visibility of a hidden entry.
-func (v *View) hiddenAs(seq uint64) (Visibility, error) {
-	for _, gone := range [...]struct {
-		bits byte
-		is   Visibility
-	}{{state.SpacePurgedBits, Purged}, {state.SpaceSweptBits, Expired}} { // an expired entry may be purged, too
-		row, _, err := state.GetRow(v.snap, state.SeqKey(gone.bits, seq/state.HiddenEntries))
-		if err != nil {
-			return "", err
-		}
-		if index.Bitmap(row).Has(seq) {
-			return gone.is, nil
-		}
-	}
-	return Hidden, nil
-}
-
-// explained returns a stub with the visibility of the entry: stored rows only have purged. It names
-// no channel without shown entries.
-func (v *View) explained(seq uint64, row []byte, o *state.Outline) ([]byte, error) {
-	is, err := v.hiddenAs(seq)
-	if err != nil {
-		return nil, err
-	}
-	if is == Expired {
-		row = slices.Concat(bytes.TrimSuffix(row, []byte(state.PurgedMark+"}")), []byte(`,"`+string(Expired)+`":true}`))
-	}
-	name, err := o.Text(state.PartChannel)
-	if err != nil {
-		return nil, err
-	}
-	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
-	if err != nil || c.Entries > 0 {
-		return row, err
-	}
-	return state.ReplacePart(row, state.PartChannel, []byte(`""`))
 }
 
 // viewState is a view as rules look at it. It keeps the first error of the storage.

@@ -1,23 +1,17 @@
-// Package view has the state for readers: a View is the state at one applied log entry. It
-// answers queries, writes entries, jobs and profiles as JSON, and checks commands by the rules
-// of state before they are proposed.
-//
-// Package fsm makes views; the packages of api and node read them. It does not reach apply.
 package view
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 )
@@ -108,23 +102,6 @@ func (v *View) Time() int64 { return v.at.Head.Now }
 // LastSeq is the seq of the newest entry, or 0. Every seq from 1 to it belongs to an entry.
 func (v *View) LastSeq() uint64 { return v.at.Head.LastSeq }
 
-// ClusterID is the id that Init gave the cluster; "" before.
-func (v *View) ClusterID() string { return v.at.Cluster.ID }
-
-// SealedDataKey is the immutable data key under the cluster secret, or nil before Init.
-func (v *View) SealedDataKey() []byte { return v.at.Cluster.SealedKey }
-
-// Configuration is the newest committed configuration in Raft's encoding, with its index,
-// or 0 and nil.
-func (v *View) Configuration() (index uint64, data []byte) {
-	c, err := state.LoadConfiguration(v.snap)
-	v.must(err)
-	return c.Index, c.Data
-}
-
-// Format is the replicated format number, which gates new kinds of commands.
-func (v *View) Format() int { return v.at.Format }
-
 // Results returns the results that the session of a boot keeps, by the number of the command.
 func (v *View) Results(boot command.BootID) map[uint64]command.Result {
 	session, err := state.LoadOrZero(v.snap, state.SessionKey(boot), state.Decode[state.SessionRow])
@@ -146,42 +123,6 @@ func (v *View) must(err error) {
 	if err != nil {
 		v.fatal(fmt.Errorf("read state: %w", err))
 	}
-}
-
-// Channel is a channel with its counts.
-type Channel struct {
-	Name        string
-	Entries     uint64
-	LastEntryAt int64 // milliseconds since the epoch
-	lastSeq     uint64
-}
-
-// maxChannelLook bounds the channels of one hour that are put in order.
-const maxChannelLook = 4 * command.MaxChannels
-
-// Channels returns the most recently active channels, newest first, which must not be
-// changed. If more than maxChannelLook were active in an hour, some of that hour are left out.
-func (v *View) Channels() []Channel {
-	v.channelsOnce.Do(func() {
-		lower, upper := state.SpaceBounds(state.SpaceRecent)
-		var hour uint32
-		v.must(state.ScanBack(v.snap, lower, upper, func(key, _ []byte) error {
-			in, name, err := state.SplitRecentKey(key)
-			if err != nil {
-				return err
-			}
-			if n := len(v.channels); n == maxChannelLook || n >= command.MaxChannels && in != hour {
-				return state.ErrEnough
-			}
-			hour = in
-			c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
-			v.channels = append(v.channels, Channel{Name: name, Entries: c.Entries, LastEntryAt: c.LastAt, lastSeq: c.LastSeq})
-			return err
-		}))
-		slices.SortFunc(v.channels, func(a, b Channel) int { return cmp.Compare(b.lastSeq, a.lastSeq) })
-		v.channels = v.channels[:min(len(v.channels), command.MaxChannels)]
-	})
-	return v.channels
 }
 
 // RowDigest returns a hash over the logical rows of the state, which are equal on every
@@ -271,25 +212,12 @@ func (x *Views) OlderThan(born uint64) bool {
 // Digest returns the running hash over everything applied up to the view's index.
 func (v *View) Digest() [32]byte { return v.at.Head.Rolling }
 
-// LastBackup returns when the newest backup was begun, in milliseconds since the epoch, or
-// 0.
-func (v *View) LastBackup() (int64, error) {
-	at, err := state.LoadOrZero(v.snap, state.KeyBackup, state.DecodeNumber)
-	return int64(at), err //nolint:gosec // bounded when it was set
-}
+// EveryHome holds the rows that all homes of a view share. The first home reads them.
+type EveryHome struct {
+	mu      sync.Mutex
+	read    bool // the next fields are read, and do not change any more
+	newest  home.RecentByAuthor
+	waiting [home.WaitingLists][]home.Authored // newest first, at most WaitingKept
 
-// BackupRun returns the newest run of the schedule of backups.
-func (v *View) BackupRun() (state.BackupRun, error) {
-	return state.LoadOrZero(v.snap, state.KeyBackupRun, state.Decode[state.BackupRun])
-}
-
-// FirstEntry returns when the first entry was published, in milliseconds since the epoch,
-// or 0.
-func (v *View) FirstEntry() (at int64, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceInstant)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
-		at = int64(state.SeqOfKey(key)) //nolint:gosec // an instant
-		return state.ErrEnough
-	})
-	return at, err
+	Notes map[string]home.RecentByAuthor // by topic, at most NoteTopics
 }

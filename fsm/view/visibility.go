@@ -1,7 +1,22 @@
 package view
 
 import (
+	"bytes"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
+)
+
+// Visibility is the visibility of an entry or a profile.
+type Visibility string
+
+// The visibilities. Expired and purged texts are erased.
+const (
+	Visible Visibility = "visible"
+	Hidden  Visibility = "hidden"  // by a moderator
+	Expired Visibility = "expired" // older than the retention
+	Purged  Visibility = "purged"
 )
 
 // Visibility returns the visibility of an entry, which must exist.
@@ -30,4 +45,42 @@ func (v *View) ProfileVisibility(agentKey string) (is Visibility, known bool, er
 		return Visible, true, nil
 	}
 	return Hidden, true, nil
+}
+
+// hiddenAs returns the visibility of a hidden entry.
+func (v *View) hiddenAs(seq uint64) (Visibility, error) {
+	for _, gone := range [...]struct {
+		bits byte
+		is   Visibility
+	}{{state.SpacePurgedBits, Purged}, {state.SpaceSweptBits, Expired}} { // an expired entry may be purged, too
+		row, _, err := state.GetRow(v.snap, state.SeqKey(gone.bits, seq/state.HiddenEntries))
+		if err != nil {
+			return "", err
+		}
+		if index.Bitmap(row).Has(seq) {
+			return gone.is, nil
+		}
+	}
+	return Hidden, nil
+}
+
+// explained returns a stub with the visibility of the entry: stored rows only have purged. It names
+// no channel without shown entries.
+func (v *View) explained(seq uint64, row []byte, o *state.Outline) ([]byte, error) {
+	is, err := v.hiddenAs(seq)
+	if err != nil {
+		return nil, err
+	}
+	if is == Expired {
+		row = slices.Concat(bytes.TrimSuffix(row, []byte(state.PurgedMark+"}")), []byte(`,"`+string(Expired)+`":true}`))
+	}
+	name, err := o.Text(state.PartChannel)
+	if err != nil {
+		return nil, err
+	}
+	c, err := state.LoadOrZero(v.snap, state.ChannelKey(name), state.Decode[state.ChannelRow])
+	if err != nil || c.Entries > 0 {
+		return row, err
+	}
+	return state.ReplacePart(row, state.PartChannel, []byte(`""`))
 }

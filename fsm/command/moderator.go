@@ -1,8 +1,6 @@
 package command
 
-import (
-	"errors"
-)
+import "errors"
 
 // Operator is the name of operators, who act over the private port with the cluster's secret.
 // No moderator has this name.
@@ -32,24 +30,6 @@ type SetModerator struct {
 	For   int64  `cbor:"13,keyasint,omitempty"` // how long it is valid, in milliseconds
 }
 
-// Hide hides entries and profiles, or shows them again.
-type Hide struct {
-	Order
-	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
-	Agents []string `cbor:"11,keyasint,omitempty"` // folded names of profiles
-	Unhide bool     `cbor:"12,keyasint,omitempty"`
-	// Of is the order that this is a further part of, by the number of its first part in the
-	// record; 0 means an order of its own. With Unhide, only what that order hides is shown.
-	Of uint64 `cbor:"13,keyasint,omitempty"`
-}
-
-// Purge erases the texts of entries and profiles for good, hidden or not. Only an operator can use it.
-type Purge struct {
-	Order
-	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
-	Agents []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
-}
-
 func (c *SetModerator) check() error {
 	given := error(nil)
 	if len(c.Token) > 0 {
@@ -60,21 +40,5 @@ func (c *SetModerator) check() error {
 		c.Order.check(), checkLabel("moderator", c.Name), checkKeyHash("token", c.Token),
 		refuse(c.By != Operator, "only an operator makes moderators"),
 		refuse(c.Name == Operator, "an operator is no moderator"),
-	)
-}
-
-func (c *Hide) check() error {
-	return errors.Join(
-		c.Order.check(),
-		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
-		checkAll("ids", c.IDs, MaxHidden, textOf("id", MaxTarget)),
-		checkAll("agents", c.Agents, MaxHidden, bytesOf("agent", MaxNameKeyBytes)),
-	)
-}
-
-func (c *Purge) check() error {
-	return errors.Join(
-		(&Hide{Order: c.Order, IDs: c.IDs, Agents: c.Agents}).check(), // of the same fields
-		refuse(c.By != Operator, "only an operator erases texts"),
 	)
 }

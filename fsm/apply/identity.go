@@ -40,16 +40,6 @@ func (tx *Txn) noteWriter(agentKey string, proof *command.Proof) {
 	tx.set(key, state.Encode(&ws))
 }
 
-// profile returns an agent's profile as the call has left it, and false without one.
-func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
-	return state.Read(tx, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
-}
-
-// putProfile stores a profile.
-func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
-	tx.set(state.ProfileKey(agentKey), state.Encode(p))
-}
-
 // An address proves the names that were registered from it, because it is usually that of
 // one client. An address from which more than command.MaxAddressNames names were registered
 // is shared, as behind a proxy: it proves no name, and owns no anonymous entry. A profile counts

@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
@@ -85,3 +86,19 @@ func (v *View) Older(days uint64, now int64) (n uint64, err error) {
 
 // MaxKeptLook bounds the kept entries that one call of NextSweep reads.
 const MaxKeptLook = 1000
+
+// SendersToForget reports whether senders are to be forgotten at an instant.
+func (v *View) SendersToForget(now int64) (some bool, err error) {
+	s := &viewState{v: v}
+	young := state.ForgetsBefore(s, now) + 1
+	found := func(_, _ []byte) error {
+		some = true
+		return state.ErrEnough
+	}
+	s.Must(state.ScanSpace(v.snap, state.SendersKey(0), state.SendersKey(young), found))
+	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(young, nil), found))
+	if s.err != nil {
+		return false, fmt.Errorf("look for senders to forget: %w", s.err)
+	}
+	return some, nil
+}

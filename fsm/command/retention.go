@@ -3,9 +3,6 @@ package command
 // MaxSwept bounds the entries that one Sweep makes stubs of, and those that it names.
 const MaxSwept = 100
 
-// HourMillis is an hour of log time.
-const HourMillis = 60 * 60 * 1000
-
 // Sweep makes stubs of some of the oldest entries that are older than the retention, at the instant
 // of the log entry. The leader proposes it while there are any.
 type Sweep struct {

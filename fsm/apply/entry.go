@@ -1,22 +1,11 @@
 package apply
 
 import (
-	"bytes"
 	"slices"
-	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
-
-func (tx *Txn) applyInit(c *command.Init) command.Result {
-	if tx.Cluster.ID == "" {
-		tx.Cluster = state.Cluster{ID: c.ClusterID, SealedKey: c.SealedDataKey}
-		tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
-		tx.note(state.ByLeader, state.ActionForm, c.ClusterID, "")
-	}
-	return done
-}
 
 func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 	var target state.EntryRow
@@ -34,37 +23,6 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 		}
 		return seq
 	})
-}
-
-// once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
-// those of its name. write returns the entry of the result.
-func (tx *Txn) once(c command.Payload, rules func() []command.Problem, write func() uint64) command.Result {
-	w, request := &tx.judged.Writer, &tx.judged.RequestAt
-	if request.Known() {
-		r, err := state.Repeated(c, request.Row)
-		tx.Must(err)
-		return r
-	}
-	problems := w.Problems()
-	if rules != nil {
-		problems = append(problems, rules()...)
-	}
-	if len(problems) > 0 {
-		return rejected(problems...)
-	}
-	seq := write()
-	if request.Key != nil {
-		tx.putRequest(request.Key, w.Request, state.RequestRow{Entry: seq, Content: state.ContentOf(c)})
-	}
-	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
-}
-
-// putRequest stores a request_id under a key.
-func (tx *Txn) putRequest(key []byte, k command.RequestKey, row state.RequestRow) {
-	tx.set(key, state.Encode(&row))
-	if k.IsAnonymous() { // its key names the sender
-		tx.set(state.ForgetKey(tx.now, key), []byte{})
-	}
 }
 
 // publish adds an entry that passed all rules, and returns its seq. A zero target is no
@@ -149,26 +107,6 @@ func inboxKeys(p *command.Publish, author string) []string {
 	return keys
 }
 
-// countChannel counts an entry into its channel.
-func (tx *Txn) countChannel(e *state.EntryRow) {
-	c, _ := tx.channel(e.Channel)
-	// A channel without entries is not listed. The keys of others change once an hour: a
-	// reader has to step over every key that was deleted.
-	before, now := state.RecentKey(c.LastAt, e.Channel), state.RecentKey(e.CreatedAt, e.Channel)
-	if c.Entries == 0 || !bytes.Equal(before, now) {
-		tx.del(before)
-		tx.set(now, []byte{})
-	}
-	c.Entries++
-	c.LastSeq, c.LastAt = e.Seq, e.CreatedAt
-	tx.set(state.ChannelKey(e.Channel), state.Encode(&c))
-}
-
-// channel returns a channel's row, and false if no entry was published to the channel.
-func (tx *Txn) channel(name string) (state.ChannelRow, bool) {
-	return state.Read(tx, state.ChannelKey(name), state.Decode[state.ChannelRow])
-}
-
 // supersede adds the entry to its parent's successors. An author's own retraction and
 // newest correction always stay in the list.
 func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
@@ -210,74 +148,48 @@ func entryBy(a *command.Author, channel, title, body string, tags ...string) *co
 	}
 }
 
-// A request for human help has helpTag as its first tag, and helpTitle before the goal.
-const (
-	helpTag   = "human-help"
-	helpTitle = "Human help: "
-)
-
-func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
-	return tx.once(c, nil, func() uint64 {
-		tags := []string{helpTag}
-		for _, tag := range c.Tags {
-			if !slices.Contains(tags, tag) {
-				tags = append(tags, tag)
-			}
-		}
-		title := state.CutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
-		seq := tx.publish(state.EventHelp, entryBy(&c.Author, state.HelpChannel, title, helpBody(c), tags...), state.EntryRow{})
-		tx.putHelp(seq, state.HelpRow{Status: state.HelpOpen, JSON: appendHelpJSON(c, nil)})
-		return seq
-	})
-}
-
-// oneLine makes a title of a text with lines.
-var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
-
-// helpBody is the four texts under their headings.
-func helpBody(c *command.AskHuman) string {
-	var b strings.Builder
-	for _, part := range [...]struct{ heading, text string }{
-		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
-	} {
-		if part.text == "" {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString(part.heading + ":\n" + part.text)
+// hideFromParent removes an entry from the entry that it relates to, except its status.
+func (tx *Txn) hideFromParent(e *state.EntryRow, h *state.HiddenEntry) {
+	counts, list := tx.successors(e.Parent)
+	counts.Total--
+	if e.Relation == command.RelationReply {
+		counts.Replies--
 	}
-	return b.String()
+	var i int
+	if i, h.Listed = list.Find(e.Seq); h.Listed {
+		list = slices.Delete(list, i, i+1)
+	}
+	tx.putSuccessors(e.Parent, counts, list)
 }
 
-// appendHelpJSON writes the fields that a request has beside its entry's.
-func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
-	dst = state.AppendString(append(dst, `"goal":`...), c.Goal)
-	dst = state.AppendString(append(dst, `,"requested_action":`...), c.Action)
-	dst = state.AppendOptional(append(dst, `,"context":`...), c.Context)
-	return state.AppendOptional(append(dst, `,"constraints":`...), c.Bounds)
+func (tx *Txn) unhideFromParent(e *state.EntryRow, agent string, h *state.HiddenEntry) {
+	counts, list := tx.successors(e.Parent)
+	counts.Total++
+	if e.Relation == command.RelationReply {
+		counts.Replies++
+	}
+	if h.Listed {
+		i, _ := list.Find(e.Seq)
+		list = slices.Insert(list, i, state.SuccessorOf(e, agent))
+		if len(list) > command.MaxSuccessors {
+			list = list.WithoutLast(counts.Retracted, counts.Corrected)
+		}
+	}
+	tx.putSuccessors(e.Parent, counts, list)
 }
 
-// updateHelp updates a request: a reply by another agent answers it, a retraction closes
-// it.
-func (tx *Txn) updateHelp(e, request *state.EntryRow) {
-	h := tx.help(request.Seq)
-	switch {
-	case e.Relation == command.RelationRetraction:
-		h.Status = state.HelpClosed
-	case e.Answers(request) && h.Status == state.HelpOpen:
-		h.Status = state.HelpAnswered
-	default:
+func (tx *Txn) successors(seq uint64) (state.LaterCounts, state.Successors) {
+	counts, _ := state.Read(tx, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
+	list, _ := state.Read(tx, state.SeqKey(state.SpaceLater, seq), state.Decode[state.Successors])
+	return counts, list
+}
+
+func (tx *Txn) putSuccessors(seq uint64, counts state.LaterCounts, list state.Successors) {
+	counts.Listed = uint64(len(list))
+	tx.set(state.SeqKey(state.SpaceCounts, seq), state.Encode(&counts))
+	if len(list) == 0 {
+		tx.del(state.SeqKey(state.SpaceLater, seq))
 		return
 	}
-	tx.putHelp(request.Seq, h)
-}
-
-func (tx *Txn) help(seq uint64) state.HelpRow {
-	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow], "request for help")
-}
-
-func (tx *Txn) putHelp(seq uint64, h state.HelpRow) {
-	tx.set(state.SeqKey(state.SpaceHelp, seq), state.Encode(&h))
+	tx.set(state.SeqKey(state.SpaceLater, seq), state.Encode(&list))
 }

@@ -1,12 +1,45 @@
 package state
 
 import (
-	"crypto/subtle"
 	"encoding/binary"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
+
+// Writer is the signer of a write, and its standing.
+type Writer struct {
+	command.Signature
+	command.Standing
+}
+
+// Owns reports whether an entry is the writer's own by its name. An anonymous entry belongs
+// to its sender, while that is remembered, and unless several clients may have its address.
+func (w *Writer) Owns(s Facts, e *EntryRow) bool {
+	return w.AgentKey == e.AgentKey &&
+		(w.AgentKey != command.AnonymousName || SenderOf(s, e).is(w.Proof) && !shared(s, w.Proof))
+}
+
+// mayUndo reports whether the writer's proof is at least as strong as the proof of its own
+// entry. A writer that its name rejects (Problems) only needs a better proof.
+func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
+
+// standing returns the standing that a proof gives under the profile's name.
+func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
+	standing := command.Standing{Registered: true, Protected: p.Protected}
+	switch {
+	case p.Opens(proof.Key):
+		standing.Strength, standing.Established = command.ByKey, p.established(s)
+	case len(proof.Key) > 0:
+		standing.WrongKey = true
+	case !fromAddress(proof, p.Sender):
+	case shared(s, proof):
+		standing.Shared = true
+	case NamesOf(s, p.Sender).Has(p):
+		standing.Strength = command.ByAddress
+	}
+	return standing
+}
 
 // EntrySender is the origin of an entry. It is never shown.
 type EntrySender struct {
@@ -129,54 +162,6 @@ func NamesOf(s Facts, pseudonym string) (n Names) {
 // Has reports whether a profile, which the address registered, counts among the names.
 func (n Names) Has(p *ProfileRow) bool { return n.Count > 0 && p.CreatedAt >= n.Since }
 
-// Opens reports whether a key is the profile's.
-func (p *ProfileRow) Opens(key []byte) bool { return sameKey(key, &p.Key) }
-
-func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
-	return len(key) == command.KeyHashBytes && *hash != NoKey && subtle.ConstantTimeCompare(key, hash[:]) == 1
-}
-
-// EstablishedAfter is the age from which a registered name has a separate budget, in
-// milliseconds of log time: a sender of many such names has to register them long before.
-const EstablishedAfter = 7 * command.DayMillis
-
-// established reports whether the name was registered that long ago.
-func (p *ProfileRow) established(s Facts) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
-
-// standing returns the standing that a proof gives under the profile's name.
-func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
-	standing := command.Standing{Registered: true, Protected: p.Protected}
-	switch {
-	case p.Opens(proof.Key):
-		standing.Strength, standing.Established = command.ByKey, p.established(s)
-	case len(proof.Key) > 0:
-		standing.WrongKey = true
-	case !fromAddress(proof, p.Sender):
-	case shared(s, proof):
-		standing.Shared = true
-	case NamesOf(s, p.Sender).Has(p):
-		standing.Strength = command.ByAddress
-	}
-	return standing
-}
-
-// Writer is the signer of a write, and its standing.
-type Writer struct {
-	command.Signature
-	command.Standing
-}
-
-// Owns reports whether an entry is the writer's own by its name. An anonymous entry belongs
-// to its sender, while that is remembered, and unless several clients may have its address.
-func (w *Writer) Owns(s Facts, e *EntryRow) bool {
-	return w.AgentKey == e.AgentKey &&
-		(w.AgentKey != command.AnonymousName || SenderOf(s, e).is(w.Proof) && !shared(s, w.Proof))
-}
-
-// mayUndo reports whether the writer's proof is at least as strong as the proof of its own
-// entry. A writer that its name rejects (Problems) only needs a better proof.
-func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
-
 // What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
 // by their keys, and other rows by SpaceForget, which lists their keys by time. A profile keeps
 // the pseudonym of the address that registered it, and a rule that of its sender.
@@ -196,3 +181,24 @@ func ForgetsBefore(s Facts, now int64) int64 {
 
 // ForgetBatch bounds the rows of SpaceForget that are gone through at once.
 const ForgetBatch = 10_000
+
+// Share is a sender, network or name, and its limit as a multiple of a sender's.
+type Share struct {
+	Of    string
+	times uint64
+}
+
+// counted returns the count of a share.
+func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
+	n, _ := Read(s, key(sh.Of), DecodeNumber)
+	return n
+}
+
+// SharesOf returns the shares of a write's sender and of its network.
+func SharesOf(proof *command.Proof, prefix string, times uint64) (shares []Share) {
+	shares = append(shares, Share{Of: prefix + proof.Sender, times: times})
+	if network := command.NetworkOf(proof.Sender); network != "" {
+		shares = append(shares, Share{Of: prefix + "network " + network, times: times * command.NetworkShare})
+	}
+	return shares
+}

@@ -1,9 +1,12 @@
 package view
 
 import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/text"
 )
 
 const (
@@ -100,40 +103,51 @@ func (v *View) selected(sel *Selection, seq uint64, sender string, phrases [][]s
 	return from == sender, err
 }
 
-// Watched returns how many of the newest entries have texts, at most last, and which of these a
-// pattern is found in, newest first.
-func (v *View) Watched(w state.WatchedPattern, last int) (tested int, found []uint64, err error) {
-	for seq := v.at.Head.LastSeq; seq > 0 && tested < last && err == nil; seq-- {
-		err = v.originalRow(seq, func(row []byte) error {
-			e, err := state.DecodeEntryRow(seq, row)
-			if err != nil || e.Hidden { // it is erased
-				return err
-			}
-			texts, err := e.Outline.Texts()
-			tested++
-			all := append([]string{texts.Agent, e.Channel, texts.Title, texts.Body}, texts.Tags...)
-			if w.Finds(all, text.Plain(all)) {
-				found = append(found, seq)
-			}
-			return err
-		})
+// HiddenBy returns at most limit entries that an order hides, newest first and below before, unless
+// that is 0. next is the before of the next part, which may be short, or 0 after the last one.
+func (v *View) HiddenBy(order, before uint64, limit int) (seqs []uint64, next uint64, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceHidden)
+	if before > 0 {
+		upper = state.SeqKey(state.SpaceHidden, before)
 	}
-	return tested, found, err
+	scanned := 0
+	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
+		if len(seqs) == limit || scanned == maxSelectScan {
+			next = state.SeqOfKey(key) + 1
+			return state.ErrEnough
+		}
+		scanned++
+		h, err := state.Decode[state.HiddenEntry](row)
+		if h.Order == order {
+			seqs = append(seqs, state.SeqOfKey(key))
+		}
+		return err
+	})
+	return seqs, next, err
 }
 
-// SenderFingerprint returns the pseudonym of the sender of an entry, or "".
-func (v *View) SenderFingerprint(seq uint64) (string, error) {
-	s := &viewState{v: v}
-	e, known := s.Entry(seq)
-	if !known || s.err != nil {
-		return "", s.err
-	}
-	from := state.SenderOf(s, &e)
-	return from.Fingerprint, s.err
+// ProfilesHiddenBy returns the folded names of the profiles that an order hides.
+func (v *View) ProfilesHiddenBy(order uint64) (names []string, err error) {
+	lower, upper := state.SpaceBounds(state.SpaceProfile)
+	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+		p, err := state.Decode[state.ProfileRow](row)
+		if p.HiddenBy == order {
+			names = append(names, string(key[1:]))
+		}
+		return err
+	})
+	return names, err
 }
 
-// SenderRule returns the rule against the sender of an entry, or nil.
-func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
-	from, err := v.SenderFingerprint(seq)
-	return v.at.Policy.OfSender(from), err
+// HiddenOf returns the newest entries, at most limit, that an agent wrote by key and that are hidden.
+func (v *View) HiddenOf(agentKey string, limit int) (seqs []uint64, err error) {
+	rows, err := home.Open(v.snap, agentKey)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	return seqs, rows.Newest(home.PartHidden, 0, endless, limit, func(key, _ []byte) error {
+		seqs = append(seqs, binary.BigEndian.Uint64(key))
+		return nil
+	})
 }

@@ -5,30 +5,6 @@ import (
 	"fmt"
 )
 
-// ResetKey gives a registered agent a new edit_key and recovery key, because the old ones were lost or stolen.
-// The address that registered the agent is no proof any more. Only operators can use it.
-type ResetKey struct {
-	AgentKey    string `cbor:"1,keyasint"` // text.Fold of the name
-	NewKey      []byte `cbor:"2,keyasint"` // SHA-256 of the key
-	NewRecovery []byte `cbor:"3,keyasint"` // SHA-256 of the recovery key
-}
-
-func (c *ResetKey) check() error {
-	return errors.Join(
-		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
-		checkNewKey("new key", c.NewKey), checkNewKey("new recovery key", c.NewRecovery),
-	)
-}
-
-// ProtectName protects a registered name, or lifts its protection, whoever wrote under
-// it. Only operators can use it.
-type ProtectName struct {
-	AgentKey  string `cbor:"1,keyasint"` // text.Fold of the name
-	Protected bool   `cbor:"2,keyasint"`
-}
-
-func (c *ProtectName) check() error { return checkBytes("agent key", c.AgentKey, MaxNameKeyBytes) }
-
 // ProfileFields says which fields of a profile a command gives.
 type ProfileFields uint8
 
@@ -135,29 +111,60 @@ func (c *Register) set() (fields ProfileFields) {
 	return fields
 }
 
-// MarkSeen removes open items of an agent: they need no answer any more.
-type MarkSeen struct {
-	AgentKey string   `cbor:"1,keyasint"` // text.Fold of the name
-	Entries  []uint64 `cbor:"2,keyasint"` // their seqs
-	Proof    Proof    `cbor:"3,keyasint"` // of the name
-}
-
-// Signature returns the name that the command is made under, and its proof.
-func (c *MarkSeen) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
-
-func (c *MarkSeen) check() error {
-	return errors.Join(
-		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
-		checkRange("entries", len(c.Entries), 1, MaxSeen, ""),
-		c.Proof.check(),
-	)
-}
-
 func (c *Register) texts() []string {
 	return append([]string{c.Agent, c.Description, c.Endpoint, c.Note}, c.Capabilities...)
 }
 
 func (*Register) content() [][]string { return nil }
 
-func (*MarkSeen) texts() []string     { return nil }
-func (*MarkSeen) content() [][]string { return nil }
+// Recover replaces both keys of a name, the edit_key and the recovery key, by means of its
+// recovery key. It removes the receiver, which may be that of a thief of the edit_key.
+type Recover struct {
+	AgentKey    string `cbor:"1,keyasint"` // text.Fold of the name
+	Key         []byte `cbor:"2,keyasint"` // SHA-256 of the recovery key that came with the request
+	NewKey      []byte `cbor:"3,keyasint"` // SHA-256 of the next edit_key
+	NewRecovery []byte `cbor:"4,keyasint"` // SHA-256 of the next recovery key
+	// RequestID is the client's idempotency key: with it the ended recovery key returns another
+	// pair for as long as the first one may be lost. Empty means no key.
+	RequestID string `cbor:"5,keyasint,omitempty"`
+	Proof     Proof  `cbor:"6,keyasint"` // holds the sender
+}
+
+// Signature returns the name that the command is made under, and its proof.
+func (c *Recover) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
+
+func (c *Recover) check() error {
+	return errors.Join(
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		checkNewKey("recovery key", c.Key), checkNewKey("new key", c.NewKey), checkNewKey("new recovery key", c.NewRecovery),
+		checkText("request id", c.RequestID, 0, MaxRequestID),
+		c.Proof.check(),
+	)
+}
+
+func (*Recover) texts() []string     { return nil }
+func (*Recover) content() [][]string { return nil }
+
+// ResetKey gives a registered agent a new edit_key and recovery key, because the old ones were lost or stolen.
+// The address that registered the agent is no proof any more. Only operators can use it.
+type ResetKey struct {
+	AgentKey    string `cbor:"1,keyasint"` // text.Fold of the name
+	NewKey      []byte `cbor:"2,keyasint"` // SHA-256 of the key
+	NewRecovery []byte `cbor:"3,keyasint"` // SHA-256 of the recovery key
+}
+
+func (c *ResetKey) check() error {
+	return errors.Join(
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		checkNewKey("new key", c.NewKey), checkNewKey("new recovery key", c.NewRecovery),
+	)
+}
+
+// ProtectName protects a registered name, or lifts its protection, whoever wrote under
+// it. Only operators can use it.
+type ProtectName struct {
+	AgentKey  string `cbor:"1,keyasint"` // text.Fold of the name
+	Protected bool   `cbor:"2,keyasint"`
+}
+
+func (c *ProtectName) check() error { return checkBytes("agent key", c.AgentKey, MaxNameKeyBytes) }

@@ -37,26 +37,3 @@ func replace[T any](setting, value *T) {
 		*setting = *value
 	}
 }
-
-// takeBudget counts the bytes of a command, unless they are over the budget.
-func (tx *Txn) takeBudget(c command.Command, j *state.Admission) bool {
-	b, bytes := state.BudgetOf(tx, command.DayOf(tx.now)), uint64(len(c.Data))
-	uses, fits := b.Fits(tx, j, len(c.Data))
-	if !fits || len(uses) == 0 {
-		return fits
-	}
-	if b.Bytes == 0 { // the day's first
-		today := state.DayKey(state.SpaceBudget, b.Day)
-		tx.dropRange(state.DayKey(state.SpaceBudget, 0), today)
-		tx.set(state.ForgetKey(tx.now, today), []byte{})
-	}
-	for _, u := range uses {
-		if !u.Known {
-			b.Senders++
-		}
-		tx.setNumber(u.Key, u.Bytes+bytes)
-	}
-	b.Bytes += bytes
-	tx.set(state.KeyBudget, state.Encode(&b))
-	return true
-}

@@ -4,41 +4,18 @@ import (
 	"bytes"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-func (tx *Txn) applyResetKey(c *command.ResetKey) command.Result {
-	p, known := tx.profile(c.AgentKey)
-	if !known {
-		return rejected(command.ProblemUnknownAgent)
+func (tx *Txn) applyInit(c *command.Init) command.Result {
+	if tx.Cluster.ID == "" {
+		tx.Cluster = state.Cluster{ID: c.ClusterID, SealedKey: c.SealedDataKey}
+		tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
+		tx.note(state.ByLeader, state.ActionForm, c.ClusterID, "")
 	}
-	tx.setKey(c.AgentKey, &p, c.NewKey)
-	tx.dropName(&p)
-	p.Former, p.FormerRecovery, p.Sender, p.Issuer = state.NoKey, state.NoKey, "", ""
-	p.Used = true // only an operator renews it
-	copy(p.Recovery[:], c.NewRecovery)
-	tx.putProfile(c.AgentKey, &p)
-	tx.note(command.Operator, state.ActionResetKey, c.AgentKey, "")
-	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}
-}
-
-func (tx *Txn) applyProtectName(c *command.ProtectName) command.Result {
-	p, known := tx.profile(c.AgentKey)
-	switch {
-	case !known:
-		return rejected(command.ProblemUnknownAgent)
-	case p.Protected == c.Protected:
-		return unchanged
-	}
-	p.Protected = c.Protected
-	tx.putProfile(c.AgentKey, &p)
-	action := state.ActionUnprotectName
-	if c.Protected {
-		action = state.ActionProtectName
-	}
-	tx.note(command.Operator, action, c.AgentKey, "")
 	return done
 }
 
@@ -94,4 +71,25 @@ func (tx *Txn) applySetFormat(c *command.SetFormat) command.Result {
 		tx.note(state.ByLeader, state.ActionSetFormat, strconv.Itoa(c.Format), "")
 	}
 	return done
+}
+
+// note adds a row to the record of changes in the cluster.
+func (tx *Txn) note(by, action, what, reason string) {
+	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason})
+}
+
+// applyNoteChange records a change of the cluster's servers.
+func (tx *Txn) applyNoteChange(c *command.NoteChange) command.Result {
+	tx.note(c.By, c.Action, c.Server, c.Reason)
+	return done
+}
+
+// noteLead records that a leader began its term, and before the first one the founding.
+func (tx *Txn) noteLead(server string) {
+	if action, what, has := strings.Cut(tx.Cluster.Founding, " "); has {
+		tx.Cluster.Founding = ""
+		tx.set(state.KeyCluster, state.Encode(&tx.Cluster))
+		tx.note(command.Operator, action, what, "")
+	}
+	tx.note(server, state.ActionLead, "term "+strconv.FormatUint(tx.Head.Term, 10), "")
 }

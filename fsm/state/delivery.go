@@ -1,0 +1,18 @@
+package state
+
+import "github.com/commons-cluster/commons/fsm/command"
+
+// AgainstTest returns every rule against the command, given the profile.
+func AgainstTest(c *command.TestDelivery, p *ProfileRow, known bool) []command.Problem {
+	switch {
+	case !known:
+		return []command.Problem{command.ProblemUnknownAgent}
+	case len(c.Proof.Key) == 0:
+		return []command.Problem{command.ProblemNoKey}
+	case !p.Opens(c.Proof.Key):
+		return []command.Problem{command.ProblemWrongKey}
+	case !p.Hooked(), p.Paused():
+		return []command.Problem{command.ProblemNoHook}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package state
+
+import "github.com/commons-cluster/commons/fsm/command"
+
+// SweepRow is how far the sweeps are: the row of KeySweep.
+type SweepRow struct {
+	Swept uint64 // entries, in all
+	Last  uint64 // seq of the newest entry that a sweep has looked at: it is swept, or in SpaceKept
+}
+
+// Fields implements Row.
+func (s *SweepRow) Fields(c *Codec) { c.Fields(&s.Swept, &s.Last) }
+
+// KeptKey is the key of an entry that is old enough to be swept and is kept.
+func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
+
+// EndOf returns when the retention of an entry begins, and whether it has begun.
+func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
+	switch {
+	case e.Hidden:
+		return e.CreatedAt, true
+	case e.Type == TypeJob:
+		over = JobOf(s, e.Seq).At(s.Instant()).Status.Over()
+	case e.Type == TypeHelp:
+		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), Decode[HelpRow])
+		over = h.Status > HelpOpen
+	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
+		job := JobOf(s, e.Parent).At(s.Instant())
+		return e.CreatedAt, !job.isHeldBy(e.Seq)
+	default:
+		return e.CreatedAt, true
+	}
+	end = e.CreatedAt
+	list, _ := Read(s, SeqKey(SpaceLater, e.Seq), Decode[Successors])
+	if len(list) > 0 {
+		newest, _ := s.Entry(list[len(list)-1].Seq)
+		end = newest.CreatedAt
+	}
+	return end, over
+}
+
+// RetentionOf returns for how many milliseconds of log time texts are kept; 0 means for good.
+func RetentionOf(s Facts) int64 {
+	return int64(SettingsOf(s).RetentionDays) * command.DayMillis //nolint:gosec // bounded by its check
+}
