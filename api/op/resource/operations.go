@@ -1,14 +1,16 @@
-// Package resource holds the operations that every surface can run: entries, agents, jobs,
-// requests for help, reports, home, events and statistics. Operations is their table.
 package resource
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
+	"github.com/commons-cluster/commons/api/op/write"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // The texts of Operation.Change.
@@ -20,9 +22,6 @@ const (
 	changeHelp    = `A request for help is answered by POST /api/entries with {"reply_to":"{id}","agent":…,"body":…}, ` +
 		`and closed by its author with {"supersedes":"{id}","relation":"retraction","agent":…}.`
 )
-
-// CallPublish is the id of publishing, also by GET.
-const CallPublish = "publishEntry"
 
 // Operations are the operations that every surface can run.
 func Operations() []op.Operation {
@@ -103,4 +102,46 @@ func ToolWords() []string {
 		}
 	}
 	return append(words, "GET /api/human-requests", "read_entries with channel human-help", op.KeyInHeader, "as the argument edit_key", "action=close", "close_job", " with agent, body and reply_to ", " with reply_to ")
+}
+
+// Newest returns the id of the newest thing that an operation may name, or in an empty service an
+// id of the right form. It is the placeholder of a missing argument of a tool.
+func Newest(s *op.Environment, operationID string) string {
+	v := s.Backend.View()
+	defer v.Release()
+	kind := state.TypeEntry
+	var seqs []uint64
+	switch operationID {
+	case "getAgent":
+		return newestProfile(v)
+	case "listDeliveries", "testDelivery":
+		return write.ExampleName
+	case "getJob":
+		kind = state.TypeJob
+		seqs, _, _ = v.ListJobs(view.JobQuery{Limit: 1}) // none after an error
+	case "getHumanRequest":
+		kind = state.TypeHelp
+		seqs, _, _ = v.ListHelp(view.HelpQuery{Limit: 1})
+	default:
+		if id, err := op.NewestEntry(v); err == nil && id != "" {
+			return id
+		}
+	}
+	if len(seqs) == 0 {
+		return state.FormatID(kind, 1)
+	}
+	return state.FormatID(kind, seqs[0])
+}
+
+// newestProfile returns the name of the agent that registered last.
+func newestProfile(v *view.View) string {
+	revisions, _, err := v.ListProfiles(view.ProfileQuery{Limit: 1})
+	if err != nil || len(revisions) == 0 {
+		return write.ExampleName
+	}
+	var p struct{ ID string }
+	if data, err := v.AppendRevisions(nil, revisions); err != nil || json.Unmarshal(data, &p) != nil {
+		return write.ExampleName
+	}
+	return p.ID
 }

@@ -3,9 +3,7 @@ package moderate
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
@@ -111,48 +109,6 @@ func answerDryRule(c *op.Call, would wire.Object, more ...wire.Field) error {
 	return c.AnswerObject(http.StatusOK, c.WithNotes(append(wire.Object{{"dry_run", true}, {"would", would}}, more...)))
 }
 
-// only returns the one of some fields that was sent. Any other number of them is a problem.
-func (f *orderForm) only(fields ...string) string {
-	only := ""
-	for _, name := range fields {
-		if f.Doc.Get(name) == nil {
-			continue
-		}
-		if only != "" {
-			f.Problems.Add(name, "goes not with %s: give one of %s", only, strings.Join(fields, ", "))
-			return ""
-		}
-		only = name
-	}
-	if only == "" {
-		f.Problems.Add(fields[0], "is required, or one of %s", strings.Join(fields[1:], ", "))
-	}
-	return only
-}
-
-// duration reads a duration, in milliseconds.
-func (f *orderForm) duration(field string, required bool) int64 {
-	s := f.word(field, command.MaxName)
-	var d time.Duration
-	var err error
-	switch days, inDays := strings.CutSuffix(s, "d"); {
-	case s == "" && !required || f.Problems.Has(field):
-		return 0
-	case inDays:
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16)
-		const day = 24 * time.Hour
-		d = time.Duration(n) * day //nolint:gosec // of 16 bits
-	default:
-		d, err = time.ParseDuration(s)
-	}
-	if err != nil || d < time.Second || d.Milliseconds() > command.MaxRuleMillis {
-		f.Problems.Add(field, "must be a time from 1s to 366d, such as 90m, 12h or 7d; for a block or a watch without end: "+forever)
-		return 0
-	}
-	return d.Milliseconds()
-}
-
 // blockRule reads the subject of a block.
 func blockRule(c *op.Call, f *orderForm, cmd *command.SetRule) {
 	switch f.only("agent", "sender_of", "network") {
@@ -209,28 +165,6 @@ func ruleObject(r *state.Rule) wire.Object {
 		{"by", r.By},
 		{"reason", r.Reason},
 	}
-}
-
-// forModerators returns the handler of a list for moderators alone.
-func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
-	return op.Private(func(c *op.Call) (op.Task, error) {
-		if _, err := c.OnlyModerator(); err != nil {
-			return op.Task{}, err
-		}
-		return read.Handler(params, func(l *read.Params) {
-			l.Scope = scope
-			if filters != nil {
-				filters(l)
-			}
-			l.ReadPage()
-		}, func(c *op.Call, l *read.Params) error {
-			rows, next, err := run(c, l)
-			if err != nil {
-				return fmt.Errorf("list %s: %w", scope, err)
-			}
-			return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{scope, append([]wire.Object{}, rows...)}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
-		})(c)
-	})
 }
 
 // listRules serves GET /api/moderation/rules.

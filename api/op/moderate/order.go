@@ -1,79 +1,21 @@
-// Package moderate holds the operations of moderators and of the operator: hiding and
-// erasing, rules, reports, and their record. They run for clients with a moderator's token,
-// and for the operator over the private port. Each write consists of a form, read like
-// the parameters of a list, and one command.
 package moderate
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/read"
 	"github.com/commons-cluster/commons/api/op/write"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/view"
 )
-
-// maxSamples is the number of entries and of profiles that a call shows, maxSampleBody the length
-// of their bodies in code points.
-const maxSamples, maxSampleBody = 5, 100
-
-var (
-	// selectionParams select entries.
-	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
-	unhideParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
-	purgeParams     = append([]string{"block_for"}, unhideParams...)
-	hideParams      = append([]string{"order"}, purgeParams...)
-	listParams      = append(append([]string{"hidden"}, selectionParams...), recordParams...)
-)
-
-// Operations are the operations of moderators.
-func Operations() []op.Operation {
-	row := func(path, id string, handle op.Handler, does string, fields []string) op.Operation {
-		return op.Operation{Method: http.MethodPost, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Fields: fields}
-	}
-	list := func(path, id string, handle op.Handler, does string, params []string) op.Operation {
-		return op.Operation{Method: http.MethodGet, Path: op.ModerationPath + path, ID: id, Handle: handle, Does: does, Params: params}
-	}
-	return []op.Operation{
-		row("block", "block", ruling(blockParams, sampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
-		row("freeze", "freeze", ruling(freezeParams, sampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
-		row("watch", "watch", ruling(watchParams, sampleWatch, watchRule), "Reject texts with some words, for moderators", watchParams),
-		row("undo", "undo", undo, "Take back a hide, a block, a freeze or a watch, for moderators", undoParams),
-		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
-		list("entries", "selectEntries", selectEntries, "Entries of a selection, hidden or not, for moderators", listParams),
-		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
-		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
-		row("hide", "hide", acting(hideParams, hides), "Hide entries and profiles, for moderators", hideParams),
-		row("unhide", "unhide", acting(unhideParams, unhides), "Show what was hidden again, for moderators", unhideParams),
-		list("log", "moderationLog", moderationLog, "What moderators did, and why, for moderators", recordParams),
-	}
-}
-
-// PathOf returns the method and path of an operation of moderation, or "".
-func PathOf(operationID string) (method, path string) {
-	for _, o := range Operations() {
-		if o.ID == operationID {
-			return o.Method, o.Path
-		}
-	}
-	return "", ""
-}
-
-// OperatorOperations are the operations that only the operator may run. They have no path.
-func OperatorOperations() []op.Operation {
-	return []op.Operation{
-		{ID: "setModerator", Handle: setModerator},
-		{ID: "purge", Handle: acting(purgeParams, purges)},
-		{ID: "listPurges", Handle: listPurges},
-		{ID: "listModerators", Handle: op.Simple(listModerators)},
-	}
-}
 
 // orderForm is the form of a moderator's write. Its fields are read like parameters.
 type orderForm struct {
@@ -234,70 +176,94 @@ func order(c *op.Call, cmd command.Payload) (command.Result, error) {
 	return result, err
 }
 
-var recordParams = []string{"limit", "cursor", "consistency", "min_index"}
-
-// moderationLog serves GET /api/moderation/log.
-var moderationLog = forModerators("records", recordParams, nil, func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error) {
-	records, next, err := c.View().Records(l.Query.Before, l.Query.Limit)
-	for _, r := range records {
-		rows = append(rows, wire.Object{{"number", r.Number}, {"at", r.At}, {"by", r.By}, {"action", r.Action}, {"what", r.What}, {"reason", r.Reason}, {"order", cmp.Or(r.Order, r.Number)}})
-	}
-	return rows, next, err
-})
-
-// setModerator creates or revokes the token of a moderator.
-var setModerator = ordering([]string{"name", "revoke", "for"}, nil, func(c *op.Call, f *orderForm) func() error {
-	cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
-	revoke, token := f.flag("revoke"), ""
-	if !revoke {
-		token, cmd.Token = op.NewSecret(op.ModeratorTokenPrefix)
-		cmd.For = cmp.Or(f.duration("for", false), command.TokenMillis)
-	}
-	if err := command.Check(cmd); err != nil && !f.Problems.Any() {
-		f.Problems.Add("name", "cannot be this: letters of a to z, digits and . _ - are allowed, and %s is none", command.Operator)
-	}
-	return func() error {
-		if _, err := f.propose(c, cmd); err != nil {
-			return err
+// forModerators returns the handler of a list for moderators alone.
+func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
+	return op.Private(func(c *op.Call) (op.Task, error) {
+		if _, err := c.OnlyModerator(); err != nil {
+			return op.Task{}, err
 		}
-		answer := wire.Object{{"name", cmd.Name}, {"token", token}}
-		if !revoke {
-			view, err := write.ReadBack(c)
-			if err != nil {
-				return err
+		return read.Handler(params, func(l *read.Params) {
+			l.Scope = scope
+			if filters != nil {
+				filters(l)
 			}
-			m, _, err := view.Moderator(cmd.Token)
+			l.ReadPage()
+		}, func(c *op.Call, l *read.Params) error {
+			rows, next, err := run(c, l)
 			if err != nil {
-				return fmt.Errorf("look for the token: %w", err)
+				return fmt.Errorf("list %s: %w", scope, err)
 			}
-			answer = append(answer, wire.Field{"until", m.Until})
-		}
-		return c.AnswerObject(http.StatusOK, answer)
-	}
-})
-
-func listModerators(c *op.Call) error {
-	list, err := c.View().Moderators()
-	if err != nil {
-		return fmt.Errorf("list moderators: %w", err)
-	}
-	rows := make([]wire.Object, len(list))
-	for i, m := range list {
-		rows[i] = wire.Object{{"name", m.Name}, {"until", m.Until}}
-	}
-	return c.AnswerObject(http.StatusOK, wire.Object{{"moderators", rows}})
+			return c.AnswerObject(http.StatusOK, c.WithNotes(wire.Object{{scope, append([]wire.Object{}, rows...)}, {"nextCursor", wire.OrNull(l.NextCursor(next))}}))
+		})(c)
+	})
 }
 
-// listPurges lists the nodes with the purges that each has erased from its disk. It reads a
-// linearizable view, because a node that lags does not know the newest purges.
-func listPurges(c *op.Call) (op.Task, error) {
-	return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
-		ctx, done := c.Wait(op.WaitTimeout)
-		defer done()
-		purges, err := c.Env.Backend.Purges(ctx, c.View())
-		if err != nil {
-			return fmt.Errorf("read the purges: %w", err)
+// only returns the one of some fields that was sent. Any other number of them is a problem.
+func (f *orderForm) only(fields ...string) string {
+	only := ""
+	for _, name := range fields {
+		if f.Doc.Get(name) == nil {
+			continue
 		}
-		return c.AnswerValue(purges)
-	}}, nil
+		if only != "" {
+			f.Problems.Add(name, "goes not with %s: give one of %s", only, strings.Join(fields, ", "))
+			return ""
+		}
+		only = name
+	}
+	if only == "" {
+		f.Problems.Add(fields[0], "is required, or one of %s", strings.Join(fields[1:], ", "))
+	}
+	return only
+}
+
+// duration reads a duration, in milliseconds.
+func (f *orderForm) duration(field string, required bool) int64 {
+	s := f.word(field, command.MaxName)
+	var d time.Duration
+	var err error
+	switch days, inDays := strings.CutSuffix(s, "d"); {
+	case s == "" && !required || f.Problems.Has(field):
+		return 0
+	case inDays:
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		const day = 24 * time.Hour
+		d = time.Duration(n) * day //nolint:gosec // of 16 bits
+	default:
+		d, err = time.ParseDuration(s)
+	}
+	if err != nil || d < time.Second || d.Milliseconds() > command.MaxRuleMillis {
+		f.Problems.Add(field, "must be a time from 1s to 366d, such as 90m, 12h or 7d; for a block or a watch without end: "+forever)
+		return 0
+	}
+	return d.Milliseconds()
+}
+
+// order reads the number of an order; 0 means that there is none.
+func (f *orderForm) order(field string) uint64 {
+	s := f.word(field, command.MaxName)
+	number, err := strconv.ParseUint(s, 10, 64)
+	if s != "" && err != nil {
+		f.Problems.Add(field, "must be a number, as GET /api/moderation/log lists them")
+	}
+	return number
+}
+
+// entry reads the id of an entry; 0 means that there is none.
+func (f *orderForm) entry(v *view.View, field string) (seq uint64) {
+	if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
+		var known bool
+		if seq, known = v.Resolve(id); !known {
+			f.Problems.Add(field, "names no entry that exists")
+		}
+	}
+	return seq
+}
+
+// needReason adds a problem if the reason, which stubs and refusals show, is missing or blank.
+func (f *orderForm) needReason() {
+	if f.Reason == "" && !f.Problems.Has("reason") {
+		f.Problems.Add("reason", "is required: everybody can read it")
+	}
 }

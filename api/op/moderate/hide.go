@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/op"
@@ -17,6 +16,19 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
+)
+
+// maxSamples is the number of entries and of profiles that a call shows, maxSampleBody the length
+// of their bodies in code points.
+const maxSamples, maxSampleBody = 5, 100
+
+var (
+	// selectionParams select entries.
+	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
+	unhideParams    = append([]string{"ids", "profiles", "reason", "dry_run", "before", "hidden"}, selectionParams...)
+	purgeParams     = append([]string{"block_for"}, unhideParams...)
+	hideParams      = append([]string{"order"}, purgeParams...)
+	listParams      = append(append([]string{"hidden"}, selectionParams...), recordParams...)
 )
 
 // sampleItems is a valid call of hide, unhide and purge.
@@ -96,16 +108,6 @@ func (f *orderForm) furtherPart(v *view.View, sel *view.Selection) uint64 {
 	return order
 }
 
-// order reads the number of an order; 0 means that there is none.
-func (f *orderForm) order(field string) uint64 {
-	s := f.word(field, command.MaxName)
-	number, err := strconv.ParseUint(s, 10, 64)
-	if s != "" && err != nil {
-		f.Problems.Add(field, "must be a number, as GET /api/moderation/log lists them")
-	}
-	return number
-}
-
 // items reads ids, in any form in which they are pasted, and the names of profiles, folded.
 func (f *orderForm) items() (ids, agents []string) {
 	ids = f.ids()
@@ -128,13 +130,6 @@ func (f *orderForm) ids() []string {
 		f.Problems.Add("ids", "has %s, which is no id", wire.Shorten(ids[bad], wire.MaxMethodShown))
 	}
 	return ids
-}
-
-// needReason adds a problem if the reason, which stubs and refusals show, is missing or blank.
-func (f *orderForm) needReason() {
-	if f.Reason == "" && !f.Problems.Has("reason") {
-		f.Problems.Add("reason", "is required: everybody can read it")
-	}
 }
 
 // selection reads a selection of entries, without its ids, or returns nil.
@@ -160,17 +155,6 @@ func (f *orderForm) filters() *view.Selection {
 	sel.Q = f.Text("words", command.MaxSearch)
 	sel.Since, sel.Until = f.Instant("since"), f.Instant("until")
 	return sel
-}
-
-// entry reads the id of an entry; 0 means that there is none.
-func (f *orderForm) entry(v *view.View, field string) (seq uint64) {
-	if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
-		var known bool
-		if seq, known = v.Resolve(id); !known {
-			f.Problems.Add(field, "names no entry that exists")
-		}
-	}
-	return seq
 }
 
 // onSelection carries out an action on a part of a selection.
