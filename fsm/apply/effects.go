@@ -33,9 +33,7 @@ func (tx *Txn) applyBatch(e *LogEntry) {
 	tx.Must(err)
 	tx.now = max(b.Stamp, tx.Head.Now+1)
 	tx.Head.Now, tx.timed = tx.now, false
-	tx.endClaims()
-	tx.endRules()
-	tx.endReports()
+	tx.timePassed()
 	var results []command.Result
 	for i := range b.Groups {
 		g := &b.Groups[i]

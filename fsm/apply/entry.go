@@ -60,36 +60,8 @@ func (tx *Txn) publish(as state.EventKind, p *command.Publish, target state.Entr
 		tx.timed = true
 		tx.setNumber(state.SeqKey(state.SpaceInstant, uint64(tx.now)), e.Seq)
 	}
-	if w.Proof.Sender != "" {
-		from := state.EntrySenders{{Seq: e.Seq, Fingerprint: w.Proof.Sender, Address: w.Proof.Address}}
-		tx.extend(state.SendersKey(tx.now), state.Encode(&from))
-		tx.useNames(w.Proof.Sender)
-	}
-	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {
-		tx.noteWriter(w.AgentKey, w.Proof)
-	}
-	tx.countChannel(&e)
-	if !p.House {
-		tx.countPost(&e)
-	}
-	own := e.Parent != 0 && w.Owns(tx, &target)
-	if e.Parent != 0 {
-		tx.supersede(&e, p.Agent, own)
-		tx.updateTarget(&e, &target)
-	}
-	tx.updateHome(&e, p, &target, own)
-	tx.notifyReceivers(&e, p, &target)
+	tx.published(&e, p, &target)
 	return e.Seq
-}
-
-// updateTarget updates a job or a request for help that an entry relates to.
-func (tx *Txn) updateTarget(e, target *state.EntryRow) {
-	switch target.Type {
-	case state.TypeJob:
-		tx.updateJob(e)
-	case state.TypeHelp:
-		tx.updateHelp(e, target)
-	}
 }
 
 // inboxKeys returns the target's author and all mentioned agents, except the writer, each

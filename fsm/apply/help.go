@@ -72,6 +72,20 @@ func (tx *Txn) updateHelp(e, request *state.EntryRow) {
 	tx.putHelp(request.Seq, h)
 }
 
+// hideHelp hides the texts of a request and returns the row with which it is shown again.
+func (tx *Txn) hideHelp(seq uint64) []byte {
+	h := tx.help(seq)
+	tx.putHelp(seq, state.HelpRow{Status: h.Status, JSON: appendHelpJSON(&command.AskHuman{}, nil)})
+	return state.Encode(&h)
+}
+
+// unhideHelp shows a hidden request again, with the row that hideHelp returned.
+func (tx *Txn) unhideHelp(seq uint64, row []byte) {
+	h, err := state.Decode[state.HelpRow](row)
+	tx.Must(err)
+	tx.putHelp(seq, h)
+}
+
 func (tx *Txn) help(seq uint64) state.HelpRow {
 	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow], "request for help")
 }

@@ -65,27 +65,7 @@ func (tx *Txn) hide(e *state.EntryRow, reason string, order uint64) {
 // hideQuietly makes a stub of an entry.
 func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Order: order}
-	if e.Parent != 0 {
-		tx.hideFromParent(e, &h)
-	}
-	tx.hideFromThread(e)
-	tx.hideFromHome(e, tx.texts(e).Tags, &h)
-	switch e.Type {
-	case state.TypeJob:
-		stored := state.JobOf(tx, e.Seq)
-		shown := stored
-		if !stored.Status.Over() { // its claim ends
-			shown = stored.Bare(state.JobOpen)
-		}
-		h.State = state.Encode(&shown)
-		tx.putJob(e.Seq, stored, state.JobRow{Status: state.JobHidden})
-	case state.TypeHelp:
-		help := tx.help(e.Seq)
-		h.State = state.Encode(&help)
-		tx.putHelp(e.Seq, state.HelpRow{Status: help.Status, JSON: appendHelpJSON(&command.AskHuman{}, nil)})
-	}
-	tx.recountChannel(e, -1)
-	tx.dropDeliveriesOf(e)
+	tx.hidden(e, &h)
 	tx.mark(state.SpaceHiddenBits, e.Seq, true)
 	tx.Hidden++
 	tx.setNumber(state.KeyHidden, tx.Hidden)
@@ -94,11 +74,11 @@ func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 }
 
 // original returns the hidden entry of a row of SpaceHidden, with its texts.
-func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (state.EntryRow, state.EntryTexts) {
+func (tx *Txn) original(seq uint64, h *state.HiddenEntry) (state.EntryRow, *state.EntryTexts) {
 	e, err := state.DecodeEntryRow(seq, h.Row)
 	tx.Must(err)
 	texts := tx.texts(&e)
-	return e, texts
+	return e, &texts
 }
 
 // unhide puts a hidden entry back, without its deliveries and without the claim of a job. It leaves
@@ -115,23 +95,7 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	tx.mark(state.SpaceHiddenBits, seq, false)
 	tx.Hidden--
 	tx.setNumber(state.KeyHidden, tx.Hidden)
-	tx.recountChannel(&e, 1)
-	switch e.Type {
-	case state.TypeJob:
-		before, err := state.Decode[state.JobRow](h.State)
-		tx.Must(err)
-		tx.putJob(seq, state.JobOf(tx, seq), before)
-	case state.TypeHelp:
-		help, err := state.Decode[state.HelpRow](h.State)
-		tx.Must(err)
-		tx.putHelp(seq, help)
-	}
-	target, _ := tx.Entry(e.Parent)
-	if e.Parent != 0 {
-		tx.unhideFromParent(&e, texts.Agent, &h)
-	}
-	tx.unhideInThread(&e)
-	tx.unhideFromHome(&e, &target, texts.Tags, &h)
+	tx.unhidden(&e, texts, &h)
 	tx.happen(state.EventUnhide, seq)
 	return true
 }

@@ -91,6 +91,14 @@ func (tx *Txn) updateHomeOfJob(seq uint64, old, next state.JobRow) {
 	}
 }
 
+// forgetTopics removes the topics of an entry from its author's list if no other entry has them.
+func (tx *Txn) forgetTopics(e *state.EntryRow, tags []string) {
+	a := tx.activity(e.AgentKey)
+	for _, name := range topicsOf(e.Channel, tags) {
+		a.Forget(name)
+	}
+}
+
 // finishHome writes the rows that were changed in memory.
 func (tx *Txn) finishHome() {
 	for agent, a := range tx.activities {

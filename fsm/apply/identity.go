@@ -19,6 +19,19 @@ const (
 	namesStep   = command.HourMillis
 )
 
+// noteSender remembers the sender of a new entry.
+func (tx *Txn) noteSender(e *state.EntryRow) {
+	w := &tx.judged.Writer
+	if w.Proof.Sender != "" {
+		from := state.EntrySenders{{Seq: e.Seq, Fingerprint: w.Proof.Sender, Address: w.Proof.Address}}
+		tx.extend(state.SendersKey(tx.now), state.Encode(&from))
+		tx.useNames(w.Proof.Sender)
+	}
+	if w.AgentKey != command.AnonymousName && (!w.Registered || w.Strength == command.ByAddress) {
+		tx.noteWriter(w.AgentKey, w.Proof)
+	}
+}
+
 // noteWriter remembers the sender of a write for which others cannot protect the name.
 // Unproven writes under a registered name are not noted: they would keep the holder of its
 // key from protecting it.

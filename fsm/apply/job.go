@@ -141,6 +141,24 @@ func (tx *Txn) updateJob(e *state.EntryRow) {
 	}
 }
 
+// hideJob hides a job and returns the row with which it is shown again: without a claim, which ends.
+func (tx *Txn) hideJob(seq uint64) []byte {
+	stored := state.JobOf(tx, seq)
+	shown := stored
+	if !stored.Status.Over() {
+		shown = stored.Bare(state.JobOpen)
+	}
+	tx.putJob(seq, stored, state.JobRow{Status: state.JobHidden})
+	return state.Encode(&shown)
+}
+
+// unhideJob shows a hidden job again, with the row that hideJob returned.
+func (tx *Txn) unhideJob(seq uint64, row []byte) {
+	shown, err := state.Decode[state.JobRow](row)
+	tx.Must(err)
+	tx.putJob(seq, state.JobOf(tx, seq), shown)
+}
+
 // putJob replaces a job's row, and moves it between lists. old is zero for a new job. The events
 // since the last call are steps of this job.
 func (tx *Txn) putJob(seq uint64, old, next state.JobRow) {

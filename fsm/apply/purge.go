@@ -5,12 +5,11 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // A purged entry is hidden and its contents are deleted: it has a stub without mentions,
-// and no row in SpaceHidden. The node erases the bytes later; see erase.go and package
+// and no row in SpaceHidden. The node erases the bytes later; see fsm/erase.go and package
 // node/purge.
 
 // listPurge adds the row of a purge.
@@ -110,19 +109,13 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 // erase erases the content of a hidden entry, and marks it in a keyspace of bits.
 func (tx *Txn) erase(seq uint64, bits byte, reason string) {
 	was, _ := tx.Entry(seq) // a stub if it was swept before it is purged
+	var texts *state.EntryTexts
 	if h, kept := state.Read(tx, state.SeqKey(state.SpaceHidden, seq), state.Decode[state.HiddenEntry]); kept {
-		var texts state.EntryTexts
 		was, texts = tx.original(seq, &h)
-		a := tx.activity(was.AgentKey)
-		for _, name := range topicsOf(was.Channel, texts.Tags) {
-			a.Forget(name)
-		}
 	}
 	tx.mark(bits, seq, true)
 	tx.del(state.SeqKey(state.SpaceHidden, seq))
-	tx.release(state.KeptKey(seq))
-	tx.release(home.ItemKey(was.AgentKey, home.PartHidden, seq))
-	tx.eraseReportsOf(state.ReportSubject{Entry: seq})
+	tx.erased(&was, texts)
 	was.Inbox = nil
 	tx.recastEntry(was.Seq, was.Stub(tx.now, reason, true))
 }
