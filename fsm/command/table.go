@@ -54,7 +54,7 @@ const (
 	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
 )
 
-// commands is the command table. To add a command, add its number in op.go and a row here,
+// commands is the command table. To add a command, add its number and a row here,
 // its type in a file of its own, and a row in the table of effects in fsm/apply. The numbers
 // in the rows are formats.
 var commands = map[Op]Descriptor{

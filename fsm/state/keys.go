@@ -56,14 +56,14 @@ const (
 
 	SpaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
 	SpaceHiddenBits = 'I' // block8: which of HiddenEntries entries are hidden, for searches
-	SpaceModerator  = 'M' // name: a moderator's token, see record.go
-	SpaceRecord     = 'A' // number8: what an operator or a moderator did, see record.go
-	spaceChange     = '2' // number8: what changed in the cluster, see record.go
+	SpaceModerator  = 'M' // name: a moderator's token
+	SpaceRecord     = 'A' // number8: what an operator or a moderator did, see moderator.go
+	spaceChange     = '2' // number8: what changed in the cluster, see moderator.go
 	SpacePurge      = 'J' // number8: what was purged, see purge.go
 	SpacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
-	SpaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
+	SpaceSweptBits  = '7' // block8: the same of those that are swept, see retention.go
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
-	SpaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
+	SpaceRule       = '1' // kind1 subject: a rule of the policy
 
 	SpaceReport = '4' // number8: reports for moderators, see report.go
 	SpaceForget = '3' // at8 key: empty; a row that names a sender, see ForgetKey
