@@ -390,10 +390,10 @@ func TestNextDueJob(t *testing.T) {
 		v := r.View()
 		defer v.Release()
 		at, ok := v.NextDueJob()
-		must.Equal(t, ok, at != state.NeverDue, "a job is due, at %d,", at)
+		must.Equal(t, ok, at != state.Never, "a job is due, at %d,", at)
 		return at
 	}
-	check.Equal(t, next(), state.NeverDue, "a claim in an empty state")
+	check.Equal(t, next(), state.Never, "a claim in an empty state")
 	r.run(postJob("ada"), postJob("ada"))
 	late, soon := claim("bob", 1), claim("bob", 2)
 	soon.TTL = hour
@@ -404,7 +404,7 @@ func TestNextDueJob(t *testing.T) {
 	check.Equal(t, next(), at+24*hour, "after a release")
 	r.log.stamp += 24 * hour
 	r.run(&command.Tick{})
-	check.Equal(t, next(), state.NeverDue, "a claim after the last one ended")
+	check.Equal(t, next(), state.Never, "a claim after the last one ended")
 }
 
 // TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of jobs, and that

@@ -204,7 +204,7 @@ func (tx *Txn) endClaims() {
 		tx.happen(state.EventExpiry, old.Claim)
 		tx.putJob(seq, old, old.At(tx.now))
 	}
-	tx.nextDue = state.NeverDue
+	tx.nextDue = state.Never
 	for _, key := range tx.scan(lower, upper, 1) {
 		var err error
 		tx.nextDue, _, err = state.ParseDueKey(key)

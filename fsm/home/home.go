@@ -274,7 +274,7 @@ const (
 
 // TakeProblems returns everything against taking a job as the next one, and the job's entry and
 // stored row. One that the agent has held before is as unavailable as a claimed one.
-func TakeProblems(s state.Facts, id string, w *state.Writer) (job state.EntryRow, stored state.JobRow, problems []command.Problem) {
+func TakeProblems(s state.Reader, id string, w *state.Writer) (job state.EntryRow, stored state.JobRow, problems []command.Problem) {
 	job, stored, problems = state.JobProblems(s, command.OpClaimJob, id, w)
 	if _, had := s.Get(ItemKey(w.AgentKey, PartHad, job.Seq)); had {
 		problems = []command.Problem{command.ProblemJobClaimed}

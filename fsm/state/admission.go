@@ -35,7 +35,7 @@ func (j *Admission) ProvenOnly(p command.Payload) bool {
 }
 
 // RepeatOf returns what repeatRegister answers; KeyIssued says that the key is to be issued.
-func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Standing, sum ContentSum) (command.Result, bool) {
+func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Standing, sum ContentSum) (command.Result, bool) {
 	// A client that did not get the answer to a rotation still uses the previous key.
 	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.Former)
 	if lost {
@@ -66,7 +66,7 @@ func RepeatOf(s Facts, c *command.Register, p *ProfileRow, standing command.Stan
 
 // unchanged returns the result of a registration that has no effect. The first call by a new key
 // has one: it shows that the owner has the key, unless the profile is purged.
-func (j *Admission) unchanged(s Facts, c *command.Register) (command.Result, bool) {
+func (j *Admission) unchanged(s Reader, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false
 	}
@@ -134,7 +134,7 @@ type RequestRef struct {
 func (r *RequestRef) Known() bool { return r.Row != nil }
 
 // Admit returns the admission of a command.
-func Admit(s Facts, p command.Payload) Admission {
+func Admit(s Reader, p command.Payload) Admission {
 	by, signed := command.SignatureOf(p)
 	if !signed {
 		return Admission{}
@@ -149,7 +149,7 @@ func Admit(s Facts, p command.Payload) Admission {
 }
 
 // WriterOf returns the admission of a signature alone.
-func WriterOf(s Facts, by command.Signature) Admission {
+func WriterOf(s Reader, by command.Signature) Admission {
 	j := Admission{Writer: Writer{Signature: by}}
 	if by.AgentKey == command.AnonymousName {
 		return j
@@ -161,7 +161,7 @@ func WriterOf(s Facts, by command.Signature) Admission {
 }
 
 // LookUp looks up the writer's request_id. It finds no request for a wrong key.
-func (j *Admission) LookUp(s Facts, op command.Op) RequestRef {
+func (j *Admission) LookUp(s Reader, op command.Op) RequestRef {
 	if j.Request == (command.RequestKey{}) || j.WrongKey {
 		return RequestRef{}
 	}
@@ -169,7 +169,7 @@ func (j *Admission) LookUp(s Facts, op command.Op) RequestRef {
 }
 
 // requestOf looks up a request_id in the scope of a standing.
-func requestOf(s Facts, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
+func requestOf(s Reader, op command.Op, standing command.Standing, by command.Signature) (r RequestRef) {
 	r.Key = RequestKey(op, standing, by.Request, by.Proof.Sender)
 	r.Row, _ = s.Get(r.Key)
 	return r
@@ -180,7 +180,7 @@ func (j *Admission) Repeated() bool { return j.RequestAt.Known() }
 
 // Repeat returns the result of a command without an effect: its request_id was used before,
 // its sender has reported the subject before, or the profile has these values already.
-func (j *Admission) Repeat(s Facts, p command.Payload) (r command.Result, repeats bool) {
+func (j *Admission) Repeat(s Reader, p command.Payload) (r command.Result, repeats bool) {
 	switch c := p.(type) {
 	case *command.Register:
 		return j.unchanged(s, c)
@@ -205,7 +205,7 @@ type PolicyCheck struct {
 
 // CheckPolicy checks a command against a policy where a request arrives. It passes a repeated
 // request, which has no effect.
-func (j *Admission) CheckPolicy(s Facts, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
+func (j *Admission) CheckPolicy(s Reader, policy *Policy, p command.Payload, from netip.Addr) (c PolicyCheck) {
 	if j.Repeated() {
 		return c
 	}
@@ -219,7 +219,7 @@ func (j *Admission) CheckPolicy(s Facts, policy *Policy, p command.Payload, from
 }
 
 // opensChannel reports whether a command opens a channel that counts against its sender.
-func (j *Admission) opensChannel(s Facts, p command.Payload) bool {
+func (j *Admission) opensChannel(s Reader, p command.Payload) bool {
 	name := ChannelOfCommand(s, p)
 	if name == "" || j.Proof.Sender == "" || j.Established || unlimited(s, j.Proof) {
 		return false
@@ -230,7 +230,7 @@ func (j *Admission) opensChannel(s Facts, p command.Payload) bool {
 
 // OverLimit returns the daily limit of new channels or of erasures that a command is over, or 0, and
 // whether it opens a channel that counts against its sender.
-func (j *Admission) OverLimit(s Facts, p command.Payload) (problem command.Problem, opens bool) {
+func (j *Admission) OverLimit(s Reader, p command.Payload) (problem command.Problem, opens bool) {
 	day := command.DayOf(s.Instant())
 	if opens = j.opensChannel(s, p); opens && slices.ContainsFunc(SharesOf(j.Proof, "", 1), func(sh Share) bool {
 		n := sh.counted(s, func(of string) []byte { return ChannelsKey(day, of) })
@@ -256,7 +256,7 @@ const (
 )
 
 // BudgetOf returns the used part of a day's budget.
-func BudgetOf(s Facts, day command.Day) Budget {
+func BudgetOf(s Reader, day command.Day) Budget {
 	if b, _ := Read(s, KeyBudget, Decode[Budget]); b.Day == day {
 		return b
 	}
@@ -281,7 +281,7 @@ type Budget struct {
 func (b *Budget) Fields(c *Codec) { c.Fields(&b.Day, &b.Bytes, &b.Senders) }
 
 // SenderKey returns the row that counts a sender's bytes, which others may share.
-func (b Budget) SenderKey(s Facts, sender string) (key []byte, known bool) {
+func (b Budget) SenderKey(s Reader, sender string) (key []byte, known bool) {
 	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
 	key = append(DayKey(SpaceBudget, b.Day), hash...)
 	if _, known = s.Get(key); known || b.Senders < MaxBudgetSenders {
@@ -306,7 +306,7 @@ func budgeted(w *Writer) (shares []Share) {
 }
 
 // Fits returns the use of a command's shares, and whether the command fits the budget.
-func (b Budget) Fits(s Facts, j *Admission, bytes int) (uses []Counted, fits bool) {
+func (b Budget) Fits(s Reader, j *Admission, bytes int) (uses []Counted, fits bool) {
 	shares := budgeted(&j.Writer)
 	used := make([]command.Use, len(shares))
 	for i, sh := range shares {

@@ -15,7 +15,7 @@ const JobsChannel = "jobs"
 func ChannelKey(name string) []byte { return append([]byte{SpaceChannel}, name...) }
 
 // ChannelOfCommand returns the channel that a command writes to, or "".
-func ChannelOfCommand(s Facts, p command.Payload) string {
+func ChannelOfCommand(s Reader, p command.Payload) string {
 	switch command.Describe(p).Channel {
 	case command.OwnChannel:
 		c := p.(*command.Publish)

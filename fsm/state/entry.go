@@ -401,7 +401,7 @@ const (
 )
 
 // Resolve returns the entry with a public id, of any type.
-func Resolve(s Facts, id string) (EntryRow, bool) {
+func Resolve(s Reader, id string) (EntryRow, bool) {
 	entryType, seq, ok := ParseID(id)
 	if !ok {
 		return EntryRow{}, false
@@ -412,7 +412,7 @@ func Resolve(s Facts, id string) (EntryRow, bool) {
 
 // TargetOf looks up the target and reports every rule that forbids relating to it. The
 // zero row means that there is no target.
-func TargetOf(p *command.Publish, s Facts, w *Writer) (EntryRow, []command.Problem) {
+func TargetOf(p *command.Publish, s Reader, w *Writer) (EntryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
 		return EntryRow{}, nil
 	}
@@ -445,7 +445,7 @@ func TargetOf(p *command.Publish, s Facts, w *Writer) (EntryRow, []command.Probl
 }
 
 // eraseProblems returns every rule that forbids a writer to erase an entry of its own.
-func (w *Writer) eraseProblems(s Facts, e *EntryRow) (problems []command.Problem) {
+func (w *Writer) eraseProblems(s Reader, e *EntryRow) (problems []command.Problem) {
 	switch {
 	case !w.mayUndo(e): // the retraction is rejected already
 		return nil

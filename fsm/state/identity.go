@@ -15,7 +15,7 @@ type Writer struct {
 
 // Owns reports whether an entry is the writer's own by its name. An anonymous entry belongs
 // to its sender, while that is remembered, and unless several clients may have its address.
-func (w *Writer) Owns(s Facts, e *EntryRow) bool {
+func (w *Writer) Owns(s Reader, e *EntryRow) bool {
 	return w.AgentKey == e.AgentKey &&
 		(w.AgentKey != command.AnonymousName || SenderOf(s, e).is(w.Proof) && !shared(s, w.Proof))
 }
@@ -25,7 +25,7 @@ func (w *Writer) Owns(s Facts, e *EntryRow) bool {
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // standing returns the standing that a proof gives under the profile's name.
-func (p *ProfileRow) standing(s Facts, proof *command.Proof) command.Standing {
+func (p *ProfileRow) standing(s Reader, proof *command.Proof) command.Standing {
 	standing := command.Standing{Registered: true, Protected: p.Protected}
 	switch {
 	case p.Opens(proof.Key):
@@ -66,7 +66,7 @@ func (s EntrySender) is(proof *command.Proof) bool {
 }
 
 // SenderOf returns the origin of an entry.
-func SenderOf(s Facts, e *EntryRow) EntrySender {
+func SenderOf(s Reader, e *EntryRow) EntrySender {
 	all, _ := Read(s, SendersKey(e.CreatedAt), Decode[EntrySenders])
 	for _, sender := range all {
 		if sender.Seq == e.Seq {
@@ -101,7 +101,7 @@ func (ws NameWriters) After(at int64) NameWriters {
 }
 
 // WritersOf returns the senders that hinder a protection of a name.
-func WritersOf(s Facts, agentKey string) NameWriters {
+func WritersOf(s Reader, agentKey string) NameWriters {
 	ws, _ := Read(s, WritersKey(agentKey), Decode[NameWriters])
 	return ws
 }
@@ -117,7 +117,7 @@ func (ws NameWriters) others(now int64, senders ...string) bool {
 func LookKey(look []byte) []byte { return append([]byte{spaceLook}, look...) }
 
 // LookAlike returns the key of another registered name that a name looks like, or "".
-func LookAlike(s Facts, agentKey string, looks []byte) string {
+func LookAlike(s Reader, agentKey string, looks []byte) string {
 	for look := range slices.Chunk(looks, command.LookBytes) {
 		if other, _ := s.Get(LookKey(look)); len(other) > 0 && string(other) != agentKey {
 			return string(other)
@@ -130,12 +130,12 @@ func LookAlike(s Facts, agentKey string, looks []byte) string {
 func fromAddress(p *command.Proof, pseudonym string) bool { return p.Address && p.From(pseudonym) }
 
 // proves reports whether the address of a write proves what a pseudonym of its sender holds.
-func proves(s Facts, p *command.Proof, pseudonym string) bool {
+func proves(s Reader, p *command.Proof, pseudonym string) bool {
 	return fromAddress(p, pseudonym) && !shared(s, p)
 }
 
 // shared reports whether several clients may have the sender's address.
-func shared(s Facts, p *command.Proof) bool {
+func shared(s Reader, p *command.Proof) bool {
 	return p.Shared || NamesOf(s, p.Sender).Count > command.MaxAddressNames
 }
 
@@ -152,7 +152,7 @@ type Names struct {
 func (n *Names) Fields(c *Codec) { c.Fields(&n.Count, &n.Since, &n.Used) }
 
 // NamesOf returns the names that were registered under a pseudonym.
-func NamesOf(s Facts, pseudonym string) (n Names) {
+func NamesOf(s Reader, pseudonym string) (n Names) {
 	if pseudonym != "" {
 		n, _ = Read(s, NamedKey(pseudonym), Decode[Names])
 	}
@@ -175,7 +175,7 @@ func ForgetKey(at int64, row []byte) []byte {
 func ForgottenRow(key []byte) []byte { return key[1+8:] }
 
 // ForgetsBefore returns the instant up to which senders are to be forgotten.
-func ForgetsBefore(s Facts, now int64) int64 {
+func ForgetsBefore(s Reader, now int64) int64 {
 	return now - int64(SettingsOf(s).SenderDays)*command.DayMillis //nolint:gosec // bounded by its check
 }
 
@@ -189,7 +189,7 @@ type Share struct {
 }
 
 // counted returns the count of a share.
-func (sh Share) counted(s Facts, key func(of string) []byte) uint64 {
+func (sh Share) counted(s Reader, key func(of string) []byte) uint64 {
 	n, _ := Read(s, key(sh.Of), DecodeNumber)
 	return n
 }

@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -31,9 +30,6 @@ func (s JobStatus) String() string { return jobStatusNames[s] }
 
 // Over reports whether the job needs no more work.
 func (s JobStatus) Over() bool { return s == JobDone || s == JobClosed || s == JobHidden }
-
-// NeverDue is the nextDue of a state without claims.
-const NeverDue = math.MaxInt64
 
 // The titles of the entries that a claim and a result leave, before the job's own. No
 // title that a client sends ends with a blank: these rows are known by them.
@@ -127,7 +123,7 @@ func (j *JobRow) Fields(c *Codec) {
 }
 
 // JobOf returns the row of a job that there is.
-func JobOf(s Facts, seq uint64) JobRow {
+func JobOf(s Reader, seq uint64) JobRow {
 	j, ok := Read(s, SeqKey(SpaceJob, seq), Decode[JobRow])
 	if !ok {
 		s.Must(ErrMissingJob(seq))
@@ -148,9 +144,9 @@ func ScanDue(r pebble.Reader, f func(at int64, job uint64) error) error {
 	})
 }
 
-// LoadNextDue returns when the next claim ends; NeverDue without claims.
+// LoadNextDue returns when the next claim ends, or Never.
 func LoadNextDue(r pebble.Reader) (int64, error) {
-	next := int64(NeverDue)
+	next := int64(Never)
 	err := ScanDue(r, func(at int64, _ uint64) error {
 		next = at
 		return ErrEnough
@@ -194,7 +190,7 @@ var jobRules = map[command.Op][JobHidden + 1]command.Problem{
 
 // JobProblems returns everything against an action on the job with a public id, and the
 // job's entry and stored row.
-func JobProblems(s Facts, op command.Op, id string, w *Writer) (job EntryRow, stored JobRow, problems []command.Problem) {
+func JobProblems(s Reader, op command.Op, id string, w *Writer) (job EntryRow, stored JobRow, problems []command.Problem) {
 	job, ok := Resolve(s, id)
 	if !ok || job.Type != TypeJob {
 		return job, stored, []command.Problem{command.ProblemUnknownJob}
@@ -264,7 +260,7 @@ func Claimants(w *Writer) (shares []Share) {
 }
 
 // HaveRoom reports whether all shares of a writer have room for another claim.
-func HaveRoom(s Facts, shares []Share, proof *command.Proof) bool {
+func HaveRoom(s Reader, shares []Share, proof *command.Proof) bool {
 	return unlimited(s, proof) || !slices.ContainsFunc(shares, func(sh Share) bool {
 		return sh.counted(s, ClaimsKey) >= sh.times
 	})

@@ -161,7 +161,7 @@ func RecoveryRequest(c *command.Recover) ContentSum { return hashContent([]strin
 
 // recoveredBy returns the standing of a recovery: a wrong recovery key is charged like a wrong key.
 // The zero profile is that of an unknown name.
-func (p *ProfileRow) recoveredBy(s Facts, c *command.Recover) command.Standing {
+func (p *ProfileRow) recoveredBy(s Reader, c *command.Recover) command.Standing {
 	standing := command.Standing{Registered: p.First != 0, Protected: p.Protected}
 	if opens, _ := p.Recovers(c, s.Instant()); opens {
 		standing.Strength, standing.Established = command.ByKey, p.established(s)
@@ -191,10 +191,10 @@ func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
 const EstablishedAfter = 7 * command.DayMillis
 
 // established reports whether the name was registered that long ago.
-func (p *ProfileRow) established(s Facts) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
+func (p *ProfileRow) established(s Reader) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
 
 // AgainstRegister returns every rule that rejects the command; p is nil without a profile.
-func AgainstRegister(c *command.Register, s Facts, p *ProfileRow) (problems []command.Problem) {
+func AgainstRegister(c *command.Register, s Reader, p *ProfileRow) (problems []command.Problem) {
 	old := ProfileFields{}
 	if p != nil {
 		old = p.ProfileFields

@@ -1,18 +1,25 @@
 package state
 
-import "github.com/commons-cluster/commons/fsm/command"
+import (
+	"math"
 
-// Facts are read by rules: the transaction that applies a command, or a view.
-type Facts interface {
-	Get(key []byte) ([]byte, bool)
-	Entry(seq uint64) (EntryRow, bool)
-	Instant() int64
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Never is an instant after all others, in milliseconds since the epoch.
+const Never = math.MaxInt64
+
+// Reader reads the state for a rule: it is the transaction that applies a command, or a view.
+type Reader interface {
+	Get(key []byte) ([]byte, bool)     // a row, which must not be changed
+	Entry(seq uint64) (EntryRow, bool) // a stub if the entry is hidden
+	Instant() int64                    // milliseconds since the epoch
 	ReportQueue() *ReportQueue
-	Must(err error)
+	Must(err error) // handles an error of the storage
 }
 
 // Read returns the decoded row of a key, and false if the row is missing.
-func Read[T any](s Facts, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
+func Read[T any](s Reader, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
 	row, ok := s.Get(key)
 	if ok {
 		var err error

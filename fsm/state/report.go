@@ -36,7 +36,7 @@ type Report struct {
 
 // SubjectOf returns the subject that the target of a report names, and whether the subject is hidden
 // and exists.
-func SubjectOf(s Facts, target string) (subject ReportSubject, hidden, known bool) {
+func SubjectOf(s Reader, target string) (subject ReportSubject, hidden, known bool) {
 	if name, isProfile := strings.CutPrefix(target, command.ProfileMark); isProfile {
 		p, known := Read(s, ProfileKey(name), Decode[ProfileRow])
 		return ReportSubject{Name: target}, p.Hidden(), known && !p.Deleted
@@ -70,9 +70,9 @@ func (r *Report) Queued() QueuedReport {
 	return QueuedReport{r.Number, r.ReportSubject, at, r.Count == 1 && !r.Established, r.Senders}
 }
 
-// NextEnd is when the next report is removed because of its age, or NoEnd.
+// NextEnd is when the next report is removed because of its age, or Never.
 func (q *ReportQueue) NextEnd() int64 {
-	at := int64(NoEnd)
+	at := int64(Never)
 	if len(q.Open) > 0 {
 		at = q.Open[0].At + command.ReportOpenMillis
 	}
@@ -93,7 +93,7 @@ func (w *Writer) Reporter() SenderGroup {
 
 // Reported returns the subject that a writer reports, the number of its earlier report of it or 0, and
 // the problems of the report. It does not check for room.
-func (w *Writer) Reported(s Facts, target string) (subject ReportSubject, earlier uint64, problems []command.Problem) {
+func (w *Writer) Reported(s Reader, target string) (subject ReportSubject, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
 		return subject, 0, problems
 	}

@@ -15,7 +15,7 @@ func (s *SweepRow) Fields(c *Codec) { c.Fields(&s.Swept, &s.Last) }
 func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
 
 // EndOf returns when the retention of an entry begins, and whether it has begun.
-func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
+func EndOf(s Reader, e *EntryRow) (end int64, over bool) {
 	switch {
 	case e.Hidden:
 		return e.CreatedAt, true
@@ -40,6 +40,6 @@ func EndOf(s Facts, e *EntryRow) (end int64, over bool) {
 }
 
 // RetentionOf returns for how many milliseconds of log time texts are kept; 0 means for good.
-func RetentionOf(s Facts) int64 {
+func RetentionOf(s Reader) int64 {
 	return int64(SettingsOf(s).RetentionDays) * command.DayMillis //nolint:gosec // bounded by its check
 }

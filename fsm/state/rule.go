@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -63,7 +62,7 @@ type Policy struct {
 	All map[RuleSubject]*Rule
 	// Revision changes with every rule that is checked where a request arrives.
 	Revision uint64
-	NextEnd  int64 // when the next rule ends, or NoEnd
+	NextEnd  int64 // when the next rule ends, or Never
 	channels bool  // there are rules of channels
 	Networks []ArrivalRule[netip.Prefix]
 	Patterns func() []ArrivalRule[WatchedPattern]
@@ -90,9 +89,6 @@ func NewWatchedPattern(s string) (w WatchedPattern, err error) {
 func (w WatchedPattern) Finds(texts []string, plain string) bool {
 	return w.plain.MatchString(plain) || slices.ContainsFunc(texts, w.raw.MatchString)
 }
-
-// NoEnd is the NextEnd of a policy without rules that end.
-const NoEnd = math.MaxInt64
 
 // Count returns how many rules of a kind there are.
 func (p *Policy) Count(kind command.RuleKind) (n int) {
@@ -170,7 +166,7 @@ func (p *Policy) OfSender(pseudonym string) *Rule {
 
 // Against returns a rule that rejects a command, of those that are checked when it is applied,
 // except the rule of its sender; nil if there is no such rule.
-func (p *Policy) Against(s Facts, c command.Payload, w *Writer) *Rule {
+func (p *Policy) Against(s Reader, c command.Payload, w *Writer) *Rule {
 	if len(p.All) == 0 {
 		return nil
 	}
@@ -207,7 +203,7 @@ func decodeRule(key, row []byte) (*Rule, error) {
 
 // NewPolicy returns a policy of these rules.
 func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
-	p := &Policy{All: rules, Revision: revision, NextEnd: NoEnd}
+	p := &Policy{All: rules, Revision: revision, NextEnd: Never}
 	var patterns []*Rule
 	for _, r := range rules {
 		if r.Until > 0 {

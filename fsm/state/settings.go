@@ -3,7 +3,7 @@ package state
 import "github.com/commons-cluster/commons/fsm/command"
 
 // SettingsOf returns the settings, or the defaults if no operator has set any.
-func SettingsOf(s Facts) command.Settings {
+func SettingsOf(s Reader) command.Settings {
 	set, ok := Read(s, KeySettings, Decode[SettingsRow])
 	if !ok {
 		return command.DefaultSettings
@@ -25,7 +25,7 @@ func (s *SettingsRow) Fields(c *Codec) {
 }
 
 // unlimited reports whether neither a write's node nor the settings limit it.
-func unlimited(s Facts, proof *command.Proof) bool {
+func unlimited(s Reader, proof *command.Proof) bool {
 	set := SettingsOf(s)
 	if set.WriteRate != command.NotSet || set.WriteBurst != command.NotSet {
 		return set.WriteRate == 0 || set.WriteBurst == 0

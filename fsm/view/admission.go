@@ -57,7 +57,7 @@ func lost(s *viewState, j *state.Admission, p command.Payload, ends int64) (foun
 	case *command.Report:
 		_, _, found = j.Reported(s, c.Target)
 	case *command.ClaimJob:
-		_, _, found = state.JobProblems(factsAt{s, max(ends, s.Instant())}, command.OpClaimJob, c.Job, &j.Writer)
+		_, _, found = state.JobProblems(readerAt{s, max(ends, s.Instant())}, command.OpClaimJob, c.Job, &j.Writer)
 		if !slices.ContainsFunc(found, func(p command.Problem) bool { return slices.Contains(taken, p) }) {
 			return nil
 		}

@@ -17,7 +17,7 @@ import (
 func (v *View) NextDueJob() (at int64, ok bool) {
 	at, err := state.LoadNextDue(v.snap)
 	v.must(err)
-	return at, at != state.NeverDue && err == nil
+	return at, at != state.Never && err == nil
 }
 
 // Job is the state of a job at the instant of a view.
@@ -261,7 +261,7 @@ func (v *View) NextJobs(q Query, by command.Signature) (ids []string, err error)
 }
 
 // canTake reports whether a signer can take a job as the next one, now or with fewer claims.
-func canTake(s state.Facts, seq uint64, w *state.Writer) bool {
+func canTake(s state.Reader, seq uint64, w *state.Writer) bool {
 	_, _, found := home.TakeProblems(s, state.FormatID(state.TypeJob, seq), w)
 	return len(found) == 0 || slices.Equal(found, []command.Problem{command.ProblemTooManyClaims})
 }

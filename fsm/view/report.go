@@ -89,5 +89,5 @@ func (v *View) RejectedReports() (uint64, error) {
 // NextReportEnd returns when the next report is removed because of its age, if there is one.
 func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.at.Reports.NextEnd()
-	return at, at != state.NoEnd
+	return at, at != state.Never
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// factsAt are facts at a later instant, at which more claims have expired.
-type factsAt struct {
-	state.Facts
+// readerAt reads the state as it is at a later instant, at which more claims have expired.
+type readerAt struct {
+	state.Reader
 	now int64
 }
 
-func (f factsAt) Instant() int64 { return f.now }
+func (r readerAt) Instant() int64 { return r.now }
 
 // HiddenJob replaces the title of a hidden job where it is quoted.
 const HiddenJob = "a hidden job"
@@ -109,7 +109,7 @@ func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
 	return f(row)
 }
 
-// viewState is a view as rules look at it. It keeps the first error of the storage.
+// viewState is the Reader of a view. It keeps the first error of the storage.
 type viewState struct {
 	v   *View
 	err error
@@ -146,7 +146,7 @@ func (s *viewState) Entry(seq uint64) (e state.EntryRow, ok bool) {
 	return e, true
 }
 
-// writer returns the signer of a write as the view knows it, and the facts for its rules.
+// writer returns the signer of a write, and a reader of the view for its rules.
 func (v *View) writer(by command.Signature) (*state.Writer, *viewState) {
 	s := &viewState{v: v}
 	w := state.WriterOf(s, by)
