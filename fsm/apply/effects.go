@@ -132,8 +132,8 @@ func effect[C command.Payload](apply func(*Txn, C) command.Result) func(*Txn, co
 	return func(tx *Txn, p command.Payload) command.Result { return apply(tx, p.(C)) }
 }
 
-// targetProblems reject a text because of its target. It is in the log alone, which is to be rewritten.
-// Nodes do not propose a text that their newest state rejects, so this is rare.
+// targetProblems reject an entry because of its target. Its text stands in the log alone, which is
+// rewritten then. Nodes do not propose an entry that their newest state rejects, so this is rare.
 var targetProblems = []command.Problem{command.ProblemHidden, command.ProblemUnknownTarget}
 
 // checkAndCarryOut applies a command, unless one of the checks rejects it. A repeated

@@ -7,7 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// applyHide hides or shows entries and profiles. Its Entry is its number in the record.
+// applyHide hides or shows entries and profiles. The Entry of its result is the number of its row
+// in the record.
 func (tx *Txn) applyHide(c *command.Hide) command.Result {
 	action := state.ActionHide
 	if c.Unhide {
@@ -56,7 +57,7 @@ func (tx *Txn) putHidden(agentKey string, p *state.ProfileRow, event state.Event
 	tx.set(state.SeqKey(state.SpaceRevision, p.Revision), p.RevisionRow(agentKey))
 }
 
-// hide makes a stub of an entry, with an event. order is 0 if the entry is to be erased.
+// hide makes a stub of an entry, with an event. order is 0 if the caller erases the entry.
 func (tx *Txn) hide(e *state.EntryRow, reason string, order uint64) {
 	tx.hideQuietly(e, reason, order)
 	tx.happen(state.EventHide, e.Seq)

@@ -123,7 +123,7 @@ func (tx *Txn) applyForgetSenders() command.Result {
 	return done
 }
 
-// forget deletes from a row what names senders up to an instant.
+// forget deletes the senders up to an instant from a row.
 func (tx *Txn) forget(key []byte, before int64) {
 	switch key[0] {
 	case state.SpaceBudget: // all rows of a day

@@ -24,7 +24,8 @@ func (tx *Txn) purged(seq uint64) bool { return tx.marked(state.SpacePurgedBits,
 // gone reports whether an entry is swept or purged.
 func (tx *Txn) gone(seq uint64) bool { return tx.marked(state.SpaceSweptBits, seq) || tx.purged(seq) }
 
-// applyPurge purges entries and profiles. Its Entry is the number of its row in the record.
+// applyPurge purges entries and profiles. The Entry of its result is the number of its row in the
+// record.
 func (tx *Txn) applyPurge(c *command.Purge) command.Result {
 	var changed []string
 	for _, id := range c.IDs {

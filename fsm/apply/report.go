@@ -86,15 +86,15 @@ func (tx *Txn) closeReports(outcome command.ReportOutcome, meant func(state.Repo
 	return subjects
 }
 
-// dropReport removes all that is kept of a report.
+// dropReport deletes the rows of a report.
 func (tx *Txn) dropReport(number uint64) {
 	r := tx.report(number)
 	tx.del(state.ReportKey(number))
 	tx.del(state.ForgetKey(r.Reported, state.ReportKey(number)))
 }
 
-// forgetReporters forgets who sent a report, which takes nobody's room from then on. Its senders may
-// send it again.
+// forgetReporters forgets the senders of a report. It counts against their limits no longer, and
+// they may send it again.
 func (tx *Txn) forgetReporters(key []byte) {
 	r := tx.report(state.NumberOfReport(key))
 	r.Senders = nil
@@ -121,7 +121,8 @@ func (tx *Txn) endReports() {
 	tx.Reports = q
 }
 
-// applyResolveReports closes open reports. Its Entry is the number of its row in the record.
+// applyResolveReports closes open reports. The Entry of its result is the number of its row in the
+// record.
 func (tx *Txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	meant := map[state.ReportSubject]bool{}
 	for _, target := range c.Targets {

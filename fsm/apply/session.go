@@ -73,7 +73,7 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w state.Window) {
 // seqs returns the seqs of the kept results in order.
 func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
 
-// hold keeps a result that is in the row of that first number.
+// hold adds a result that is stored in the row with that first number.
 func (s *Session) hold(first, seq uint64, r command.Result) {
 	s.Answers[seq] = r
 	s.rows[first] = append(s.rows[first], seq)

@@ -140,7 +140,7 @@ func (tx *Txn) Entry(seq uint64) (state.EntryRow, bool) {
 	return e, true
 }
 
-// EntryRow returns the row of an entry that there is, as the call has left it so far.
+// entryRow returns the row of an existing entry, as the call has left it so far.
 func (tx *Txn) entryRow(seq uint64) []byte {
 	if seq >= tx.firstFresh {
 		return tx.fresh[seq-tx.firstFresh]

@@ -26,7 +26,8 @@ func (tx *Txn) countPost(e *state.EntryRow) {
 	tx.set(stats.HourKey(hour), state.Encode(&h))
 }
 
-// moveNewest notes the hour of a name's newest entry; false when it is so already.
+// moveNewest stores the hour of a name's newest entry. It returns false if that hour is stored
+// already.
 func (tx *Txn) moveNewest(agentKey string, hour uint64) bool {
 	key := stats.PostedKey(agentKey)
 	last, posted := state.Read(tx, key, state.DecodeNumber)

@@ -77,7 +77,7 @@ func checkKeyHash(field string, hash []byte) error {
 	return nil
 }
 
-// checkNewKey checks the SHA-256 of a key that must be there.
+// checkNewKey checks the SHA-256 of a required key.
 func checkNewKey(field string, hash []byte) error {
 	return checkRange(field, len(hash), KeyHashBytes, KeyHashBytes, "bytes")
 }
@@ -94,8 +94,8 @@ func checkLabel(field, label string) error {
 	return checkRange(field, len(label), 1, MaxUsageLabel, "bytes")
 }
 
-// Names are the names of numbers from 1 on in the interface. The first one is the noun for
-// other numbers.
+// Names are the names of an enumeration in the interface, by number from 1. The first element is
+// the noun for unknown numbers.
 type Names []string
 
 // Name returns the name of a number, or the noun with the number if it is unknown.

@@ -88,8 +88,8 @@ var changes = []string{ChangeAdd, ChangePromote, ChangeDemote, ChangeRemove}
 // the reason, which Raft's own log entry does not have.
 type NoteChange struct {
 	Action string `cbor:"1,keyasint"` // one of the changes
-	Server string `cbor:"2,keyasint"` // server id of the one that it is about
-	By     string `cbor:"3,keyasint"` // server id of the leader
+	Server string `cbor:"2,keyasint"` // id of the server that changed
+	By     string `cbor:"3,keyasint"` // id of the leader
 	Reason string `cbor:"4,keyasint,omitempty"`
 }
 

@@ -40,8 +40,8 @@ func mustMode[T any](v T, err error) T {
 	return v
 }
 
-// The frame around a batch or a group: a byte that says which of them and in which
-// version, the CRC32C of what follows, and that.
+// A batch or a group begins with a frame: a byte with its kind and version, and the CRC32C of the
+// rest.
 const (
 	batchFrame = 1
 	groupFrame = 2
@@ -73,8 +73,8 @@ func marshal(p Payload) ([]byte, error) {
 	return data, nil
 }
 
-// EncodeBatch returns the bytes of a log entry. It fails for a batch that DecodeBatch
-// would reject for anything but a payload in it: see Encode for those.
+// EncodeBatch returns the bytes of a log entry. It fails for a batch that DecodeBatch would reject.
+// It does not check payloads, as Encode does.
 func EncodeBatch(b Batch) ([]byte, error) {
 	if err := b.checkShape(); err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)

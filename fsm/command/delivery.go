@@ -62,8 +62,8 @@ const (
 	AttemptGone      DeliveryOutcome = 3 // it does not want deliveries any more
 )
 
-// AckDelivery says how an attempt ended. It counts only while the attempt is
-// the delivery's newest.
+// AckDelivery reports the outcome of an attempt. It has an effect only while the attempt is the
+// delivery's newest.
 type AckDelivery struct {
 	Attempt
 	Outcome DeliveryOutcome `cbor:"4,keyasint"`

@@ -103,8 +103,8 @@ func checkParts(field string, parts []byte, size, most int) error {
 	return nil
 }
 
-// Strength says how well a write proves the name that it is made under. To undo a write
-// takes at least the strength that it was made with.
+// Strength is how well a write proves its name. Undoing a write takes at least the strength that it
+// was made with.
 type Strength uint8
 
 // The strengths. The numbers stand in stored rows.
@@ -114,7 +114,7 @@ const (
 	ByKey     Strength = 2 // with the edit_key of the name's profile
 )
 
-// Standing is how far a write's proof is accepted for its name.
+// Standing is the result of checking a write's proof against the profile of its name.
 type Standing struct {
 	Strength
 	Registered bool // the name has a profile
@@ -141,13 +141,13 @@ func (s Standing) Problems() []Problem {
 // AnonymousName is the author of an entry that came without a name.
 const AnonymousName = "anonymous"
 
-// Sender is the sender of a write, by the keys of its rate limits. The fingerprint
-// enters the log if it proves a name (fsm.Proof).
+// Sender is the sender of a write, by the keys of its rate limits. The fingerprint enters the log
+// as Proof.Sender.
 type Sender struct {
 	Fingerprint string
 	AgentKey    string // folded agent name; "" for anonymous
-	// Charged says that the write was already charged to the rate limits, by this leader or
-	// another one, whatever its result.
+	// Charged is set if a leader has charged the write to the rate limits already, whatever its
+	// result.
 	Charged bool
 }
 
@@ -155,7 +155,7 @@ type Sender struct {
 // of which a sender is a /64.
 const NetworkEnd = "."
 
-// NetworkOf returns that network, or "" if there is no network in the fingerprint.
+// NetworkOf returns the pseudonym of the network in a fingerprint, or "" if it has none.
 func NetworkOf(fingerprint string) string {
 	network, _, found := strings.Cut(fingerprint, NetworkEnd)
 	if !found {
@@ -164,7 +164,7 @@ func NetworkOf(fingerprint string) string {
 	return network
 }
 
-// NetworkShare is how many times the bound of a sender its network has.
+// NetworkShare is the limit of a network as a multiple of a sender's.
 const NetworkShare = 4
 
 // The log and the rows have a pseudonym in place of a sender's address: a hash of the address

@@ -46,7 +46,7 @@ type FinishJob struct {
 // ReleaseJob gives the caller's claim back.
 type ReleaseJob struct{ JobAction }
 
-// CloseJob withdraws the caller's own job, if it is open, or with the key of its poster.
+// CloseJob withdraws the caller's own job. A claimed job needs the key of its poster.
 type CloseJob struct{ JobAction }
 
 // Tick has no effect of its own. A leader proposes it so that log time goes on and due

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ProfileFields says which fields of a profile a command gives.
+// ProfileFields is a set of the fields of a profile.
 type ProfileFields uint8
 
 // The fields of a profile. The numbers stand in logs.
@@ -91,7 +91,7 @@ func (c *Register) checkGiven() error {
 	return nil
 }
 
-// set returns which fields have a value.
+// set returns the fields that have a value.
 func (c *Register) set() (fields ProfileFields) {
 	for _, f := range [...]struct {
 		field ProfileFields

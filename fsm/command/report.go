@@ -12,7 +12,7 @@ type ReportReason uint8
 const (
 	ReportIllegal    ReportReason = 1
 	ReportSpam       ReportReason = 2
-	ReportSecret     ReportReason = 3 // it shows a credential, or what somebody did not want to be known
+	ReportSecret     ReportReason = 3 // it shows a credential, or something private
 	ReportHarassment ReportReason = 4
 	ReportOther      ReportReason = 5
 )
@@ -50,8 +50,8 @@ func (o ReportOutcome) String() string {
 	return ReportOutcomes.Name(uint8(o))
 }
 
-// The marks of names where ids of entries stand, too: @ and the folded name of a profile, # and the
-// name of a channel.
+// The marks of names among ids of entries: @ of the folded name of a profile, # of the name of a
+// channel.
 const (
 	ProfileMark = "@"
 	ChannelMark = "#"
@@ -75,7 +75,7 @@ type ResolveReports struct {
 	Outcome ReportOutcome `cbor:"11,keyasint"`
 }
 
-// Signature returns under which name the report is made.
+// Signature returns the name that the command is made under, and its proof.
 func (c *Report) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
 
 func (c *Report) check() error {

@@ -77,12 +77,12 @@ const (
 	ProblemHidden            Problem = 43 // the target is hidden: entries cannot relate to it
 
 	ProblemBlocked       Problem = 50 // a rule of the policy is against it: the one whose number is the result's Entry
-	ProblemOldPolicy     Problem = 51 // it was checked against an older policy: to be checked again, and proposed anew
+	ProblemOldPolicy     Problem = 51 // it was checked against an older policy: the node checks and proposes it again
 	ProblemProvenOnly    Problem = 52 // only names that are proven may write; see Settings
 	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
 	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
-	ProblemUnknownSender Problem = 55 // from where the entry came is not known
+	ProblemUnknownSender Problem = 55 // the sender of the entry is not known
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator

@@ -8,19 +8,19 @@ import (
 	"regexp/syntax"
 )
 
-// RuleKind says which writes a rule of the policy is against.
+// RuleKind is the kind of writes that a rule of the policy rejects.
 type RuleKind uint8
 
 // The kinds of rules. The numbers stand in logs and stored rows. Networks and patterns
 // are checked where a request arrives, all others when a command is applied.
 const (
-	RuleSender   RuleKind = 1 // those from where an entry came
-	RuleName     RuleKind = 2 // those under a name
-	RuleNetwork  RuleKind = 3 // those from a network
-	RuleChannel  RuleKind = 4 // those to a channel
-	RuleUnproven RuleKind = 5 // those that prove no name
-	RuleAll      RuleKind = 6 // all
-	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
+	RuleSender   RuleKind = 1 // writes of the sender of an entry
+	RuleName     RuleKind = 2 // writes under a name
+	RuleNetwork  RuleKind = 3 // writes from a network
+	RuleChannel  RuleKind = 4 // writes to a channel
+	RuleUnproven RuleKind = 5 // writes that prove no name
+	RuleAll      RuleKind = 6 // all writes
+	RulePattern  RuleKind = 7 // writes with a text that matches the pattern
 )
 
 var ruleNames = Names{
@@ -65,7 +65,7 @@ const FoldVersion = 1
 // LiftRule ends a rule.
 type LiftRule struct {
 	Order
-	Number uint64 `cbor:"10,keyasint"` // of the row of the record about it
+	Number uint64 `cbor:"10,keyasint"` // of its row in the record
 }
 
 func (c *LiftRule) check() error { return c.Order.check() }

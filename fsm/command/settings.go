@@ -112,8 +112,8 @@ const EstablishedShare = 4
 // quarter is reserved for established names.
 func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
 
-// Use has the written bytes of a sender, network or name in a day, and its limit in
-// senders'.
+// Use is the number of bytes that a sender, network or name has written in a day, and its limit as
+// a multiple of a sender's.
 type Use struct{ Bytes, Times uint64 }
 
 // Fits reports whether more bytes fit into a day, given the total and their uses.

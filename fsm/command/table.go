@@ -27,16 +27,16 @@ const (
 	OpAskHuman   Op = 11 // files a request for human help
 	OpAddUsage   Op = 12 // folds what a node has counted into the state
 
-	OpAckDelivery     Op = 13 // says how an attempt to deliver ended
+	OpAckDelivery     Op = 13 // reports the outcome of an attempt to deliver
 	OpTestDelivery    Op = 14 // queues a delivery that an agent asked for
 	OpBeginDeliveries Op = 16 // begins attempts to deliver
 
 	OpSetFormat Op = 17 // raises the format number
 	OpResetKey  Op = 18 // gives an agent another edit_key
-	OpReseal    Op = 19 // keeps the data key under another secret
+	OpReseal    Op = 19 // seals the data key under another secret
 
-	OpRecordBackup Op = 20 // keeps when the newest backup was made
-	OpProtectName  Op = 21 // protects a name, or lifts that
+	OpRecordBackup Op = 20 // records the newest backup
+	OpProtectName  Op = 21 // protects a name, or lifts its protection
 	OpSetSettings  Op = 22 // changes the replicated settings
 	OpMarkSeen     Op = 23 // puts open items of an agent aside
 
@@ -45,12 +45,12 @@ const (
 	OpPurge        Op = 26 // erases the texts of entries and profiles
 	OpSetRule      Op = 27 // adds a rule to the policy
 	OpLiftRule     Op = 28 // ends one
-	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
+	OpNoteChange   Op = 29 // records a change of Raft's configuration
 
 	OpSweep          Op = 30 // makes stubs of entries that are older than the retention
 	OpReport         Op = 32 // asks moderators to look at an entry
-	OpResolveReports Op = 33 // says what became of reports
-	OpForgetSenders  Op = 41 // forgets from where old entries came
+	OpResolveReports Op = 33 // sets the outcome of reports
+	OpForgetSenders  Op = 41 // forgets the senders of old entries
 	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
 )
 
@@ -104,7 +104,7 @@ var commands = map[Op]Descriptor{
 // requests are compared by are methods of its type.
 type Descriptor struct {
 	Name    string
-	Format  int // that the cluster must have; a field that is newer than its command raises it, see newer
+	Format  int // required of the cluster; a newer field of a command raises it, see newer
 	Signer  Signer
 	Channel Channel
 	Proof   ProofRule

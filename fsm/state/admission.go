@@ -9,8 +9,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// RequestKey separates the request_ids of writes with the key from all others of a
-// name, so that others cannot use them up. Without a name, each sender has its own.
+// RequestKey is the key of a request_id. Writes with the key of a name have request_ids apart from
+// other writes under the name, so that others cannot use them up. Without a name, each sender has
+// its own.
 func RequestKey(op command.Op, s command.Standing, k command.RequestKey, sender string) []byte {
 	scope := k.Scope
 	if k.IsAnonymous() {
@@ -34,7 +35,8 @@ func (j *Admission) ProvenOnly(p command.Payload) bool {
 	return rule == command.ProofNeeded || rule == command.ProofIfRegistered && j.Registered
 }
 
-// RepeatOf returns what repeatRegister answers; KeyIssued says that the key is to be issued.
+// RepeatOf returns the result of a registration whose request_id was used before, and whether it
+// was. KeyIssued is set if apply has to issue the new key.
 func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Standing, sum ContentSum) (command.Result, bool) {
 	// A client that did not get the answer to a rotation still uses the previous key.
 	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.Former)
@@ -64,8 +66,9 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 	}, true
 }
 
-// unchanged returns the result of a registration that has no effect. The first call by a new key
-// has one: it shows that the owner has the key, unless the profile is purged.
+// unchanged returns the result of a registration without an effect, and whether it has none. The
+// first call with a new key has the effect that the key counts as used, unless the profile is
+// purged.
 func (j *Admission) unchanged(s Reader, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false
@@ -113,9 +116,9 @@ type RequestRow struct {
 // Fields implements Row.
 func (q *RequestRow) Fields(c *Codec) { c.Fields(&q.Entry, q.Content[:]) }
 
-// Admission is the judgement of a command: who signs it, whether it repeats an earlier request, and
-// the rules and limits that all commands share. Its Proof is nil for a command without a signature. A
-// command is judged by View.Admit at the node that takes it, by View.Assess at the leader for its
+// Admission is the judgement of a command: its signer, whether it repeats an earlier request, and
+// the rules and limits that all commands share. Its Proof is nil for a command without a signature.
+// A command is judged by View.Admit at the node that takes it, by View.Assess at the leader for its
 // limits, and when it is applied.
 type Admission struct {
 	Writer
@@ -196,7 +199,7 @@ func (j *Admission) Repeat(s Reader, p command.Payload) (r command.Result, repea
 	return r, true
 }
 
-// PolicyCheck is the result of a policy for a write.
+// PolicyCheck is the result of checking a write against a policy.
 type PolicyCheck struct {
 	Revision   uint64 // for Proof.Policy; 0 if the write was not checked, or there is no policy yet
 	Rule       *Rule  // that rejects the write, or nil

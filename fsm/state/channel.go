@@ -36,7 +36,7 @@ var defaultChannels = [...]string{
 	command.KindFeatureRequest: "wants",
 }
 
-// ChannelOf returns where an entry is filed.
+// ChannelOf returns the channel of an entry.
 func ChannelOf(p *command.Publish, target *EntryRow) string {
 	return cmp.Or(p.Channel, target.Channel, defaultChannels[p.Kind])
 }

@@ -388,7 +388,7 @@ func CutText(s string, n int) string {
 // ContentSum is the hash by which a request_id's second body is compared with its first.
 type ContentSum [16]byte
 
-// hashContent is a hash of texts, each preceded by its length.
+// hashContent returns a hash of texts, each preceded by its length.
 func hashContent(fields ...[]string) (sum ContentSum) {
 	h := sha256.New()
 	var buf []byte

@@ -36,18 +36,17 @@ type Meta struct {
 //	version1 jsonOffset4 kind1 relation1 flags1 parentType1 places6*4 CreatedAt
 //	parent thread previous agentKey channel inbox... json
 //
-// Numbers are uvarints, texts are preceded by their length. The JSON is the
-// entry without its derived fields and without the closing brace, so that
-// reading an entry is copying these bytes and adding what came later. The places
-// are those of some of its values, so that nobody has to look for them.
+// Numbers are uvarints, texts are preceded by their length. The JSON is the entry without its
+// derived fields and without the closing brace, so that reading an entry is copying these bytes and
+// adding what came later. The places locate some of its values.
 type EntryRow struct {
 	Meta
 	Strength   command.Strength // of the proof of its author's name
 	Question   bool             // a message that asks something, but no job and no request for help
 	ParentType EntryType        // of the entry that this one relates to, or 0
-	LooksLike  string           // the registered name that its author's looks like; set while it is filed
-	Inbox      []string         // whose inbox the entry is in
-	Outline    Outline          // of a row that was read
+	LooksLike  string           // the registered name that its author's looks like; set only while it is published
+	Inbox      []string         // the agents whose inboxes have the entry
+	Outline    Outline          // set only in a row that was read
 }
 
 // The version of an entry's row, and its flags.
@@ -62,7 +61,7 @@ const (
 	flagKey      = 1 << 5 // the name is proven by key
 	flagHidden   = 1 << 6 // the row is a stub
 
-	entryRowPlaces = 1 + 4 + 4                        // where the places are in a row
+	entryRowPlaces = 1 + 4 + 4                        // offset of the places in a row
 	entryRowFixed  = entryRowPlaces + 4*len(Places{}) // length of the fixed part of its head
 )
 
@@ -85,7 +84,7 @@ var partNames = [parts]string{`,"channel":`, `,"agent":`, `,"title":`, `,"body":
 // Places are where the first part's name begins in the JSON of an entry, and where each part ends.
 type Places [parts + 1]uint32
 
-// Outline is what can be said of an entry without reading its texts.
+// Outline is the part of an entry that can be read without decoding its texts.
 type Outline struct {
 	Kind       command.Kind
 	Relation   command.Relation
@@ -139,7 +138,8 @@ func (o *Outline) Part(p Part) []byte {
 	return o.JSON[int(o.places[p])+len(partNames[p]) : o.places[p+1]]
 }
 
-// Text returns a part that is a text. Go has all escapes of JSON that AppendString makes.
+// Text returns the value of a part that is a text. Unquote knows all escapes that AppendString
+// makes.
 func (o *Outline) Text(p Part) (string, error) { return strconv.Unquote(string(o.Part(p))) }
 
 // ReplacePart returns a copy of a row with another value of a part, encoded as JSON. The head, which
@@ -261,7 +261,7 @@ type EntryTexts struct {
 	Tags               []string
 }
 
-// Texts reads the searched texts back.
+// Texts returns the searched texts.
 func (o *Outline) Texts() (t EntryTexts, err error) {
 	var errs [4]error
 	t.Agent, errs[0] = o.Text(PartAgent)
@@ -274,7 +274,7 @@ func (o *Outline) Texts() (t EntryTexts, err error) {
 	return t, nil
 }
 
-// Tags reads the tags back.
+// Tags returns the tags.
 func (o *Outline) Tags() (tags []string, err error) {
 	for rest := string(o.Part(PartTags)); rest != "[]" && rest != "]"; {
 		quoted, err := strconv.QuotedPrefix(rest[min(1, len(rest)):]) // behind a bracket or a comma
@@ -299,7 +299,7 @@ func (e *EntryRow) Stub(at int64, reason string, purged bool) []byte {
 	return appendHiddenMark(hidden.appendJSON(row, 0, &command.Publish{}), at, reason, purged)
 }
 
-// appendHiddenMark appends when something was hidden, and why, and whether for good.
+// appendHiddenMark appends the member hidden: the time, the reason, and whether the text is erased.
 func appendHiddenMark(dst []byte, at int64, reason string, purged bool) []byte {
 	dst = AppendInt(append(dst, `,"hidden":{"at":`...), at)
 	dst = AppendString(append(dst, `,"reason":`...), reason)
@@ -340,7 +340,7 @@ func (c *LaterCounts) Fields(x *Codec) {
 // Successors are the items of supersededBy: the row of SpaceLater. Rows can be joined.
 type Successors []Successor
 
-// Successor is one of them as ready JSON.
+// Successor is an item of supersededBy as JSON.
 type Successor struct {
 	Seq  uint64 // of its entry
 	JSON []byte
@@ -351,7 +351,7 @@ func (list *Successors) Fields(c *Codec) {
 	ListRest(c, (*[]Successor)(list), func(s *Successor) { c.Fields(&s.Seq, &s.JSON) })
 }
 
-// Find returns the place of an item, or the place for it.
+// Find returns the index of an item, or the index at which it would be inserted.
 func (list Successors) Find(seq uint64) (i int, listed bool) {
 	return slices.BinarySearchFunc(list, seq, func(s Successor, seq uint64) int { return cmp.Compare(s.Seq, seq) })
 }
@@ -396,7 +396,7 @@ const (
 	TermParent  = "parent:"    // id of the entry that this one replies to
 	TermThread  = "thread:"    // id of the first entry of the conversation, not on that one itself
 	TermInbox   = "inbox:"     // agent key of an agent that the entry concerns
-	TermType    = "entryType:" // the letter of the id, on what is no plain entry
+	TermType    = "entryType:" // the letter of the id; a plain entry has no such term
 	TermWord    = "w:"
 )
 
@@ -410,8 +410,8 @@ func Resolve(s Reader, id string) (EntryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// TargetOf looks up the target and reports every rule that forbids relating to it. The
-// zero row means that there is no target.
+// TargetOf returns the target of an entry, and every rule against relating to it. The row is zero
+// without a target.
 func TargetOf(p *command.Publish, s Reader, w *Writer) (EntryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
 		return EntryRow{}, nil

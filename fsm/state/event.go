@@ -45,7 +45,7 @@ var EventNames = [...]string{
 // String returns the kind's name.
 func (k EventKind) String() string { return EventNames[k] }
 
-// EntryType is the type of a new entry with an event of this kind.
+// EntryType returns the type of a new entry with an event of this kind.
 func (k EventKind) EntryType() EntryType {
 	switch k {
 	case EventJob:

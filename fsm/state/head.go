@@ -10,7 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Head is the progress of a state. Its row is in the same write as the changes.
+// Head is the progress of a state. Its row is written with the changes.
 type Head struct {
 	Applied uint64 // index of the newest log entry that was applied
 	Term    uint64 // its term
@@ -51,7 +51,7 @@ func (h *Head) Roll(index uint64, data []byte, results []command.Result) {
 	sum.Sum(h.Rolling[:0])
 }
 
-// Resident is the part of a state that is held in memory for views, too.
+// Resident is the part of a state that transactions and views hold in memory.
 type Resident struct {
 	Head    Head
 	Version uint64 // of views; see View.Version

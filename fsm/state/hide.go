@@ -21,7 +21,7 @@ type HiddenEntry struct {
 	Asked  bool   // it waited for an answer
 	Topics uint64 // which of its topics were counted for its author, a bit for each
 	Notes  uint64 // which of them it was a note of
-	Owed   uint64 // who of its inbox had not answered it, a bit for each
+	Owed   uint64 // the agents of its inbox that had not answered it, a bit for each
 	Order  uint64 // that hides it: the number of its first part in the record
 }
 

@@ -20,8 +20,8 @@ func (w *Writer) Owns(s Reader, e *EntryRow) bool {
 		(w.AgentKey != command.AnonymousName || SenderOf(s, e).is(w.Proof) && !shared(s, w.Proof))
 }
 
-// mayUndo reports whether the writer's proof is at least as strong as the proof of its own
-// entry. A writer that its name rejects (Problems) only needs a better proof.
+// mayUndo reports whether the writer's proof is at least as strong as the proof of its own entry.
+// It is true for a writer with Problems, who is told to bring a better proof.
 func (w *Writer) mayUndo(e *EntryRow) bool { return w.Strength >= e.Strength || len(w.Problems()) > 0 }
 
 // standing returns the standing that a proof gives under the profile's name.
@@ -59,8 +59,8 @@ func (list *EntrySenders) Fields(c *Codec) {
 // SendersKey is the key of the senders of the entries of an instant.
 func SendersKey(createdAt int64) []byte { return SeqKey(SpaceSender, uint64(createdAt)) }
 
-// is reports whether a write has the origin of the entry. A link or a page
-// in a browser does not act for what came in another way.
+// is reports whether a write comes from the sender of the entry. A link or a page in a browser does
+// not act for an entry that came in another way.
 func (s EntrySender) is(proof *command.Proof) bool {
 	return proof.From(s.Fingerprint) && (proof.Address || !s.Address)
 }
@@ -100,7 +100,7 @@ func (ws NameWriters) After(at int64) NameWriters {
 	return slices.DeleteFunc(ws, func(w NameWriter) bool { return w.At <= at })
 }
 
-// WritersOf returns the senders that hinder a protection of a name.
+// WritersOf returns the senders that prevent the protection of a name.
 func WritersOf(s Reader, agentKey string) NameWriters {
 	ws, _ := Read(s, WritersKey(agentKey), Decode[NameWriters])
 	return ws
@@ -129,7 +129,7 @@ func LookAlike(s Reader, agentKey string, looks []byte) string {
 // fromAddress reports whether a write comes from the address that a pseudonym stands for.
 func fromAddress(p *command.Proof, pseudonym string) bool { return p.Address && p.From(pseudonym) }
 
-// proves reports whether the address of a write proves what a pseudonym of its sender holds.
+// proves reports whether the address of a write proves that its sender is the one with a pseudonym.
 func proves(s Reader, p *command.Proof, pseudonym string) bool {
 	return fromAddress(p, pseudonym) && !shared(s, p)
 }
@@ -162,9 +162,9 @@ func NamesOf(s Reader, pseudonym string) (n Names) {
 // Has reports whether a profile, which the address registered, counts among the names.
 func (n Names) Has(p *ProfileRow) bool { return n.Count > 0 && p.CreatedAt >= n.Since }
 
-// What names a sender is deleted when senders of that time are forgotten: the rows of SpaceSender
-// by their keys, and other rows by SpaceForget, which lists their keys by time. A profile keeps
-// the pseudonym of the address that registered it, and a rule that of its sender.
+// Rows that name a sender are deleted when the senders of that time are forgotten: the rows of
+// SpaceSender by their keys, and other rows by SpaceForget, which lists their keys by time. A
+// profile keeps the pseudonym of the address that registered it, and a rule that of its sender.
 
 // ForgetKey is the key of a row that names a sender since an instant.
 func ForgetKey(at int64, row []byte) []byte {
@@ -174,12 +174,12 @@ func ForgetKey(at int64, row []byte) []byte {
 // ForgottenRow returns the key of the row in a ForgetKey.
 func ForgottenRow(key []byte) []byte { return key[1+8:] }
 
-// ForgetsBefore returns the instant up to which senders are to be forgotten.
+// ForgetsBefore returns the instant up to which senders are forgotten.
 func ForgetsBefore(s Reader, now int64) int64 {
 	return now - int64(SettingsOf(s).SenderDays)*command.DayMillis //nolint:gosec // bounded by its check
 }
 
-// ForgetBatch bounds the rows of SpaceForget that are gone through at once.
+// ForgetBatch bounds the rows of SpaceForget that one command deletes.
 const ForgetBatch = 10_000
 
 // Share is a sender, network or name, and its limit as a multiple of a sender's.

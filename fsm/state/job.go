@@ -38,8 +38,8 @@ const (
 	ResultTitle = "Result: "
 )
 
-// WatchJobs is the key of those who wait for any open job. A folded tag (text.FoldTag) after it
-// makes the key of those who wait for jobs with that tag. No agent has such a key.
+// WatchJobs is the key under which callers wait for any open job. With a folded tag (text.FoldTag)
+// after it, they wait for jobs with that tag. No agent has such a key.
 const WatchJobs = "\t"
 
 // ParseJobStatus returns the status with the given interface name, except JobHidden.
@@ -53,8 +53,7 @@ type JobRow struct {
 	Status JobStatus
 	Result uint64 // the entry of the result; 0 unless done
 	Steps  string // the newest changes of the job, see StepsOf
-	// The other fields are those of the claim, or of the last one, which ran out, until
-	// the job is claimed again.
+	// The other fields describe the claim. If it ran out, they stay until the job is claimed again.
 	Claimant    string // as spelled in the claim
 	ClaimantKey string // folded
 	Expires     int64  // end of the claim, milliseconds since the epoch
@@ -122,7 +121,7 @@ func (j *JobRow) Fields(c *Codec) {
 	c.Check(c.Bad || !slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }))
 }
 
-// JobOf returns the row of a job that there is.
+// JobOf returns the row of an existing job.
 func JobOf(s Reader, seq uint64) JobRow {
 	j, ok := Read(s, SeqKey(SpaceJob, seq), Decode[JobRow])
 	if !ok {

@@ -30,8 +30,8 @@ const (
 	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another
 	spaceActive  = ';' // hidden1 seq8 of its newest shown entry: a conversation, see thread.go
 
-	SpaceSender  = 'S' // createdAt8: from where the entries of the log entry of that instant came
-	SpaceWriters = 'W' // agent key: who wrote under the name without proof, lately
+	SpaceSender  = 'S' // createdAt8: the senders of the entries of the log entry of that instant
+	SpaceWriters = 'W' // agent key: the recent senders under the name without proof
 	spaceLook    = 'L' // look16: the agent key of the registered name that looks so
 
 	SpaceNamed       = '#' // pseudonym: how many names its sender registered, see Names
@@ -43,23 +43,23 @@ const (
 	SpaceNotes       = 'b' // topic: the newest knowledge entries under it
 	SpaceNewest      = 'y' // the newest entries
 
-	SpaceHour    = 'H' // hour4: what outside agents did in that hour
+	SpaceHour    = 'H' // hour4: the counts of outside agents in that hour
 	SpacePosted  = 'P' // agent key: the hour of the name's newest entry
 	spaceTally   = 'R' // name1: a number, see KeyRegistered
 	SpaceUsage   = 'U' // day4 surface1 action 0 client: calls; day4 alone: how many rows the day has
 	SpaceSenders = 'V' // day4 surface1 part1: registers of the sketch of that day's senders
 	SpaceFold    = 'F' // boot16: number and day of a node's newest count of calls
 
-	SpaceOutbox    = 'O' // agent key: what is to be pushed to an agent
+	SpaceOutbox    = 'O' // agent key: the deliveries that wait for an agent
 	SpaceOutboxDue = 'Q' // at8 agent key: empty; the agents by when their first delivery is due
 	SpaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
 
 	SpaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
 	SpaceHiddenBits = 'I' // block8: which of HiddenEntries entries are hidden, for searches
 	SpaceModerator  = 'M' // name: a moderator's token
-	SpaceRecord     = 'A' // number8: what an operator or a moderator did, see moderator.go
-	spaceChange     = '2' // number8: what changed in the cluster, see moderator.go
-	SpacePurge      = 'J' // number8: what was purged, see purge.go
+	SpaceRecord     = 'A' // number8: an act of an operator or a moderator, see moderator.go
+	spaceChange     = '2' // number8: a change in the cluster, see moderator.go
+	SpacePurge      = 'J' // number8: a purge
 	SpacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
 	SpaceSweptBits  = '7' // block8: the same of those that are swept, see retention.go
 	SpaceKept       = '8' // seq8: empty; entries that are old enough to be swept and are not over
@@ -68,7 +68,7 @@ const (
 	SpaceReport = '4' // number8: reports for moderators, see report.go
 	SpaceForget = '3' // at8 key: empty; a row that names a sender, see ForgetKey
 
-	SpaceEvents = 'E' // slot4: what happened in one log entry, see event.go
+	SpaceEvents = 'E' // slot4: the events of one log entry, see event.go
 
 	spaceBackup   = 'B' // when the newest backup was made; r: the newest run of the schedule, see BackupRun
 	spaceSettings = 'C' // the settings; s: the progress of the sweeps, see SweepRow
@@ -79,7 +79,7 @@ const (
 const (
 	spaceCopy   = 'h' // name1: a single row, see KeyHead
 	SpaceErased = 'N' // the newest purge whose texts are in no file of this state; s block8: the row of SpaceSweptBits whose entries have left the files, see EraseSwept
-	SpaceIndex  = 'x' // whatever the index keeps: node-local and rebuildable
+	SpaceIndex  = 'x' // the rows of the index: node-local and rebuildable
 
 	SpaceProfileIndex = 'X' // the same for the index of profiles
 )

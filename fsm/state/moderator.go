@@ -10,7 +10,7 @@ const (
 	MaxRecordedBytes = 4096
 )
 
-// Journal is where a record is kept.
+// Journal locates the rows of a record.
 type Journal struct {
 	Space  byte
 	Newest []byte // key of the number of the newest row
@@ -29,7 +29,7 @@ type Record struct {
 	At     int64  // milliseconds since the epoch
 	By     string // command.Operator, the name of a moderator, ByLeader, or a server id
 	Action string
-	What   string // was acted on
+	What   string // the object of the act
 	Reason string
 	// Order is the number of the first part of an order in parts, or of the order that this takes back.
 	// 0 means an order of its own.

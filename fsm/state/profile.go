@@ -190,7 +190,7 @@ func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
 // milliseconds of log time: a sender of many such names has to register them long before.
 const EstablishedAfter = 7 * command.DayMillis
 
-// established reports whether the name was registered that long ago.
+// established reports whether the name was registered at least EstablishedAfter ago.
 func (p *ProfileRow) established(s Reader) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
 
 // AgainstRegister returns every rule that rejects the command; p is nil without a profile.

@@ -58,7 +58,7 @@ func (r *Report) Fields(c *Codec) {
 	List(c, &r.Senders, func(sender *SenderGroup) { c.Fields(sender) })
 }
 
-// WatchReports is the key of those who wait for reports. No agent has such a key.
+// WatchReports is the key under which callers wait for reports. No agent has such a key.
 const WatchReports = "\r"
 
 // Queued returns the report as the queue lists it.
@@ -82,8 +82,8 @@ func (q *ReportQueue) NextEnd() int64 {
 	return at
 }
 
-// Reporter returns as whom the writer reports: an established name, else a network, else a sender.
-// Anybody can get a name that is not established at any time, so such names do not count.
+// Reporter returns the group that a report counts for: an established name, else a network, else a
+// sender. Anybody can get a name that is not established at any time, so such names do not count.
 func (w *Writer) Reporter() SenderGroup {
 	if w.Established {
 		return ProvenSender(w.AgentKey)
@@ -175,8 +175,7 @@ func (q *ReportQueue) AddClosed(r QueuedReport) {
 	q.Closed = slices.Insert(q.Closed, i, r)
 }
 
-// earlier returns the number of the report of a subject that a further one of the sender adds nothing
-// to, or 0.
+// earlier returns the number of the report that another one of the sender would only repeat, or 0.
 func (q *ReportQueue) earlier(subject ReportSubject, sender SenderGroup) uint64 {
 	for _, list := range [...]QueuedReports{q.Open, q.Closed} {
 		for _, r := range list {
@@ -191,8 +190,8 @@ func (q *ReportQueue) earlier(subject ReportSubject, sender SenderGroup) uint64 
 	return 0
 }
 
-// Room returns the place of the open report that gives way to one of a sender, -1 if there
-// is room without that, or the reason why there is no room.
+// Room returns the index of the open report that a new one of a sender replaces, -1 if there is
+// room for both, or the reason why there is none.
 func (q *ReportQueue) Room(subject ReportSubject, sender SenderGroup) (drop int, _ command.Problem) {
 	own := 0
 	for _, r := range q.Open {

@@ -2,7 +2,7 @@ package state
 
 import "github.com/commons-cluster/commons/fsm/command"
 
-// SweepRow is how far the sweeps are: the row of KeySweep.
+// SweepRow is the progress of the sweeps: the row of KeySweep.
 type SweepRow struct {
 	Swept uint64 // entries, in all
 	Last  uint64 // seq of the newest entry that a sweep has looked at: it is swept, or in SpaceKept
@@ -14,7 +14,8 @@ func (s *SweepRow) Fields(c *Codec) { c.Fields(&s.Swept, &s.Last) }
 // KeptKey is the key of an entry that is old enough to be swept and is kept.
 func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
 
-// EndOf returns when the retention of an entry begins, and whether it has begun.
+// RetentionStart returns the instant from which the retention of an entry counts. over is false
+// while the entry is kept because of open activity.
 func EndOf(s Reader, e *EntryRow) (end int64, over bool) {
 	switch {
 	case e.Hidden:

@@ -299,7 +299,7 @@ func (g *Gaps) Around(at int64) *Gap {
 	return nil
 }
 
-// Put keeps a gap.
+// Put caches a gap.
 func (g *Gaps) Put(one *Gap) {
 	g.slots[g.puts.Add(1)%gapSlots].Store(one)
 }

@@ -73,8 +73,8 @@ type Answer struct {
 	Result command.Result
 }
 
-// Answers is the row of SpaceAnswer: the results of the commands of a group in one log entry.
-// A result that cannot be asked for any more goes with the last one of its row.
+// Answers is the row of SpaceAnswer: the results of the commands of a group in one log entry. A
+// result that is no longer needed is deleted with the last one of its row.
 type Answers []Answer
 
 // Fields implements Row.

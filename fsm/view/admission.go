@@ -27,8 +27,8 @@ type Admission struct {
 	Limit command.Problem
 }
 
-// Admit judges a command under a name that came from an address, as far as the view knows. A
-// claim counts as ended from the instant ends on: apply may be as late.
+// Admit judges a command that came from an address, by the state of the view. Claims that end until
+// the instant ends count as ended, because apply may be as late.
 func (v *View) Admit(p command.Payload, from netip.Addr, ends int64) (a Admission, err error) {
 	s := &viewState{v: v}
 	j := state.Admit(s, p)
@@ -84,7 +84,7 @@ func (v *View) Assess(p command.Payload, bytes int, now int64) (standing command
 	return j.Standing, j.Repeated(), fits, s.err
 }
 
-// Standing returns the standing of a signature, as far as the view knows.
+// Standing returns the standing of a signature in the view.
 func (v *View) Standing(by command.Signature) (command.Standing, error) {
 	w, s := v.writer(by)
 	return w.Standing, s.err
@@ -124,8 +124,8 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	return p.ID, err
 }
 
-// Against returns everything against a command under a name, as far as the view knows: the problems
-// of the name and of what the command refers to. It checks neither limits nor the policy.
+// Against returns every problem of a command under a name in the view: those of the name and of the
+// objects that the command names. It checks neither limits nor the policy.
 func (v *View) Against(p command.Payload) (found []command.Problem, err error) {
 	by, _ := command.SignatureOf(p)
 	w, s := v.writer(by)

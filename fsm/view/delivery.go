@@ -117,7 +117,7 @@ func (v *View) Delivery(agentKey string, number uint64) (d outbox.Delivery, know
 	return d, known, err
 }
 
-// Outbox is the view that an agent has of its deliveries.
+// Outbox has the deliveries of an agent, as the agent sees them.
 type Outbox struct {
 	Active  bool // the agent has a receiver
 	Paused  bool // until the receiver has another secret

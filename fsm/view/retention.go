@@ -87,7 +87,7 @@ func (v *View) Older(days uint64, now int64) (n uint64, err error) {
 // MaxKeptLook bounds the kept entries that one call of NextSweep reads.
 const MaxKeptLook = 1000
 
-// SendersToForget reports whether senders are to be forgotten at an instant.
+// SendersToForget reports whether some senders are old enough to be forgotten at an instant.
 func (v *View) SendersToForget(now int64) (some bool, err error) {
 	s := &viewState{v: v}
 	young := state.ForgetsBefore(s, now) + 1
