@@ -17,10 +17,10 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// withDisk is a bench whose one voter has a disk of its own.
-func withDisk(t *testing.T) (*bench, *harness.Node) {
+// withDisk returns a testbed with one voter, which has a disk of its own.
+func withDisk(t *testing.T) (*testbed, *harness.Node) {
 	t.Helper()
-	b := &bench{o: &options{seed: 1}, links: &links{pids: map[string]int{}}, run: harness.NewRun(context.WithoutCancel(t.Context()), "true", t.TempDir()), disks: map[string]*disk{}}
+	b := &testbed{o: &options{seed: 1}, links: &links{pids: map[string]int{}}, run: harness.NewRun(context.WithoutCancel(t.Context()), "true", t.TempDir()), disks: map[string]*disk{}}
 	c := b.run.NewCluster("disks", 1)
 	b.nodes, b.voters = c.Nodes, c.Nodes
 	t.Cleanup(b.takeDisks)
@@ -82,24 +82,24 @@ func TestWhatIsLeftOut(t *testing.T) {
 		what, fault string
 		hard        bool
 		of          *harness.Node
-		change      func(b *bench)
+		change      func(b *testbed)
 		forbidden   bool
 	}{
-		{"nothing else is broken", "kill", false, n[0], func(*bench) {}, false},
-		{"another one is down", "kill", false, n[0], func(b *bench) { b.down["n2"] = true }, true},
-		{"another one is down, and it is to be hard", "kill", true, n[0], func(b *bench) { b.down["n2"] = true }, false},
-		{"it is down already", "kill", true, n[0], func(b *bench) { b.down["n1"] = true }, true},
-		{"another one is down, and this one is only cut off", "deaf", false, n[0], func(b *bench) { b.down["n2"] = true }, false},
-		{"a disk was lost before", "replace", false, n[0], func(b *bench) { b.spoiled = n[1] }, true},
-		{"there are no disks", "hang disk", false, n[0], func(b *bench) { b.noDisks = "no loop device" }, true},
+		{"nothing else is broken", "kill", false, n[0], func(*testbed) {}, false},
+		{"another one is down", "kill", false, n[0], func(b *testbed) { b.down["n2"] = true }, true},
+		{"another one is down, and it is to be hard", "kill", true, n[0], func(b *testbed) { b.down["n2"] = true }, false},
+		{"it is down already", "kill", true, n[0], func(b *testbed) { b.down["n1"] = true }, true},
+		{"another one is down, and this one is only cut off", "deaf", false, n[0], func(b *testbed) { b.down["n2"] = true }, false},
+		{"a disk was lost before", "replace", false, n[0], func(b *testbed) { b.spoiled = n[1] }, true},
+		{"there are no disks", "hang disk", false, n[0], func(b *testbed) { b.noDisks = "no loop device" }, true},
 	} {
-		b := &bench{o: &options{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
+		b := &testbed{o: &options{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
 		tc.change(b)
 		if why := b.forbids(&event{Fault: tc.fault, Hard: tc.hard}, faults[tc.fault], []*harness.Node{tc.of}); (why != "") != tc.forbidden {
 			t.Errorf("%s of %s, and %s: %q", tc.fault, tc.of.Name, tc.what, why)
 		}
 	}
-	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
+	b := &testbed{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
 	for _, e := range []event{{Fault: "lead", Target: reader, Nodes: []string{"n4"}}, {Fault: "lead", Target: follower, Nodes: []string{"n1"}}, {Fault: "lead", Target: follower, Nodes: []string{"n2"}}} {
 		i := int(e.Nodes[0][1] - '1')
 		check.Equal(t, (b.forbids(&e, faults["lead"], n[i:i+1]) == ""), i == 1, "lead of %v", e.Nodes)

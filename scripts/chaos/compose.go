@@ -59,37 +59,37 @@ func afterwardsBalanced() []event {
 // Compose. The names of procedures are those of the manual, or capitalized: those that are not here
 // are followed, and no more.
 var containerFaults = map[string]fault{
-	"kill":  {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
-	"pause": {process: true, begin: each(func(b *bench, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
+	"kill":  {process: true, begin: each(func(b *testbed, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
+	"pause": {process: true, begin: each(func(b *testbed, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
 
-	"Replace a machine":    onProject((*bench).replaceDisk),
-	"Recreate":             {interrupts: true, begin: ofProject((*bench).recreate)},
-	"Collect measurements": onProject((*bench).collect),
+	"Replace a machine":    onProject((*testbed).replaceDisk),
+	"Recreate":             {interrupts: true, begin: ofProject((*testbed).recreate)},
+	"Collect measurements": onProject((*testbed).collect),
 	"Add a node":           resizing(following("Add a node")),
 	"Remove a node":        resizing(following("Remove a node")),
-	"Back up":              onProject(func(b *bench) { b.containers.follow("Back up"); b.containers.cron() }),
+	"Back up":              onProject(func(b *testbed) { b.containers.follow("Back up"); b.containers.cron() }),
 	"Restore a backup":     keeping("Restore a backup"),
 	"Go on with one node":  keeping("Go on with one node"),
 }
 
-func ofProject(do func(b *bench)) func(*bench, []*harness.Node) {
-	return func(b *bench, _ []*harness.Node) {
+func ofProject(do func(b *testbed)) func(*testbed, []*harness.Node) {
+	return func(b *testbed, _ []*harness.Node) {
 		do(b)
 		b.adopt()
 	}
 }
 
-func onProject(do func(b *bench)) fault { return fault{begin: ofProject(do)} }
+func onProject(do func(b *testbed)) fault { return fault{begin: ofProject(do)} }
 
 func following(title string) fault {
-	return onProject(func(b *bench) { b.containers.follow(title) })
+	return onProject(func(b *testbed) { b.containers.follow(title) })
 }
 
 func resizing(f fault) fault { f.resizes = true; return f }
 
 // keeping follows a procedure after which the nodes list the same as before.
 func keeping(title string) fault {
-	return resizing(onProject(func(b *bench) {
+	return resizing(onProject(func(b *testbed) {
 		b.containers.follow(title)
 		b.adopt()
 		b.settle()
@@ -105,7 +105,7 @@ func keeping(title string) fault {
 
 // replaceDisk checks that the manual's node comes back as a new server, which takes the
 // place of the old one.
-func (b *bench) replaceDisk() {
+func (b *testbed) replaceDisk() {
 	n := b.named([]string{"node2"})[0]
 	old := harness.Got(n.Status())
 	b.containers.follow("Replace a machine")
@@ -118,7 +118,7 @@ func (b *bench) replaceDisk() {
 
 // recreate stops every container cleanly and makes new ones in another order, so that
 // addresses change hands.
-func (b *bench) recreate() {
+func (b *testbed) recreate() {
 	p := b.containers
 	addresses := func() (all []string) {
 		for _, n := range b.nodes {
@@ -144,7 +144,7 @@ func (b *bench) recreate() {
 
 // collect starts Prometheus: it has to find every node and the balancer, and to evaluate
 // every rule, and no rule may fire with healthy nodes.
-func (b *bench) collect() {
+func (b *testbed) collect() {
 	p := b.containers
 	if os.Getenv("PROMETHEUS_IMAGE") == "" {
 		fmt.Println("   left out: there is no image of Prometheus here")

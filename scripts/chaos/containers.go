@@ -205,7 +205,7 @@ func (p *containers) services(ctx context.Context) ([]string, error) {
 }
 
 // prepareContainers starts the project.
-func (b *bench) prepareContainers(place string) {
+func (b *testbed) prepareContainers(place string) {
 	b.run.Dir = b.run.Path(place)
 	harness.Must(os.MkdirAll(b.run.Dir, 0o700))
 	b.containers.made = true
@@ -219,7 +219,7 @@ func (b *bench) prepareContainers(place string) {
 }
 
 // adopt makes the project's running nodes, and the balancer, the nodes of the run.
-func (b *bench) adopt() {
+func (b *testbed) adopt() {
 	p := b.containers
 	services := harness.Got(p.services(b.run.Ctx))
 	id := harness.Got(p.on(services[0], "inspect", "--format", "{{.Id}}"))
@@ -243,7 +243,7 @@ func (b *bench) adopt() {
 }
 
 // secret is the path of the copy of the cluster's secret.
-func (b *bench) secret() string { return b.run.Path("secret") }
+func (b *testbed) secret() string { return b.run.Path("secret") }
 
 // kill kills a node's container.
 func (p *containers) kill(n *harness.Node) {
@@ -261,7 +261,7 @@ func (p *containers) pause(n *harness.Node) {
 }
 
 // undoContainer ends the fault of a node's container.
-func undoContainer(b *bench, n *harness.Node) {
+func undoContainer(b *testbed, n *harness.Node) {
 	err := b.containers.undo[n.Name]()
 	delete(b.containers.undo, n.Name)
 	harness.Must(err)

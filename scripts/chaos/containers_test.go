@@ -25,7 +25,7 @@ cat "$1" 2>/dev/null || true
 
 // withEngine also returns what the engine was told since the last call, and what writes
 // a file of it.
-func withEngine(t *testing.T) (b *bench, told func() string, write func(name, text string)) {
+func withEngine(t *testing.T) (b *testbed, told func() string, write func(name, text string)) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -40,7 +40,7 @@ func withEngine(t *testing.T) (b *bench, told func() string, write func(name, te
 		must.Do(t, errors.Join(err, os.Remove(filepath.Join(dir, "told"))))
 		return string(text)
 	}
-	return &bench{containers: &containers{undo: map[string]func() error{}, hosts: map[string]string{}}}, told, write
+	return &testbed{containers: &containers{undo: map[string]func() error{}, hosts: map[string]string{}}}, told, write
 }
 
 // TestContainersAreLeftAsTheyWere: each fault is undone, at the latest when the run ends.
@@ -82,7 +82,7 @@ func TestProjectIsNew(t *testing.T) {
 
 // TestNothingSecretStays: the copy of the cluster's secret ends with the run.
 func TestNothingSecretStays(t *testing.T) {
-	b := &bench{run: harness.NewRun(t.Context(), "", t.TempDir()), containers: &containers{}}
+	b := &testbed{run: harness.NewRun(t.Context(), "", t.TempDir()), containers: &containers{}}
 	must.Do(t, os.WriteFile(b.secret(), nil, 0o600))
 	b.close()
 	check.Err(t, check.Last(os.Stat(b.secret())), os.ErrNotExist, "the copy of the secret stays")

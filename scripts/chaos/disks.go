@@ -36,7 +36,7 @@ type disk struct {
 
 // giveDisks puts each voter's data on its own small disk. If that is not possible,
 // noDisks says why, and there are no disk faults.
-func (b *bench) giveDisks(ctx context.Context) {
+func (b *testbed) giveDisks(ctx context.Context) {
 	images := b.run.Path("images")
 	if err := errors.Join(os.MkdirAll(images, 0o700), system(ctx, "mount", "-t", "tmpfs", "tmpfs", images)); err != nil {
 		b.noDisks = err.Error()
@@ -67,7 +67,7 @@ func (d *disk) mount(ctx context.Context) error {
 
 // takeDisks unmounts the disks, also after the run was interrupted. It is called when no
 // node runs.
-func (b *bench) takeDisks() {
+func (b *testbed) takeDisks() {
 	var places []string
 	for _, d := range b.disks {
 		places = append(places, d.place)
@@ -86,7 +86,7 @@ func (b *bench) takeDisks() {
 }
 
 // thawDisks ends every freeze: a process that waits for its disk cannot end.
-func (b *bench) thawDisks() {
+func (b *testbed) thawDisks() {
 	for _, d := range b.disks {
 		if d.thaw != nil {
 			d.thaw()
@@ -96,7 +96,7 @@ func (b *bench) thawDisks() {
 }
 
 // fill leaves a node's disk without a free byte.
-func (b *bench) fill(n *harness.Node) {
+func (b *testbed) fill(n *harness.Node) {
 	f := harness.Got(os.Create(filepath.Join(filepath.Dir(n.Dir), ballastFile)))
 	defer f.Close()
 	var err error
@@ -109,7 +109,7 @@ func (b *bench) fill(n *harness.Node) {
 }
 
 // empty frees the space again.
-func (b *bench) empty(n *harness.Node) {
+func (b *testbed) empty(n *harness.Node) {
 	harness.Must(os.Remove(filepath.Join(filepath.Dir(n.Dir), ballastFile)))
 }
 
@@ -134,14 +134,14 @@ func (d *disk) ioctl(request uintptr, value uint32) error {
 }
 
 // hang makes every write of a node wait, until work is called.
-func (b *bench) hang(n *harness.Node) {
+func (b *testbed) hang(n *harness.Node) {
 	d := b.disks[n.Name]
 	harness.Must(d.ioctl(fiFreeze, 0))
 	d.thaw = func() { complain(d.ioctl(fiThaw, 0)) }
 }
 
 // slow makes every write of a node wait for slowSync, until work is called.
-func (b *bench) slow(n *harness.Node) {
+func (b *testbed) slow(n *harness.Node) {
 	d := b.disks[n.Name]
 	ctx, stop := context.WithCancel(b.run.Ctx)
 	ended := make(chan struct{})
@@ -161,7 +161,7 @@ func (b *bench) slow(n *harness.Node) {
 }
 
 // work ends hang and slow. A node that has ended meanwhile is started again.
-func (b *bench) work(n *harness.Node) {
+func (b *testbed) work(n *harness.Node) {
 	d := b.disks[n.Name]
 	d.thaw()
 	d.thaw = nil
@@ -172,12 +172,12 @@ func (b *bench) work(n *harness.Node) {
 }
 
 // fail makes every call to a node's disk fail from now on. Unsynced data is lost.
-func (b *bench) fail(n *harness.Node) {
+func (b *testbed) fail(n *harness.Node) {
 	harness.Must(b.disks[n.Name].ioctl(extShutdown, withoutJournal))
 }
 
 // remount kills a node after its disk failed, and starts it on the data that was kept.
-func (b *bench) remount(n *harness.Node) {
+func (b *testbed) remount(n *harness.Node) {
 	n.Kill()
 	d := b.disks[n.Name]
 	harness.Must(system(b.run.Ctx, "umount", d.place))
@@ -186,7 +186,7 @@ func (b *bench) remount(n *harness.Node) {
 }
 
 // losePower stops a node together with its disk: unsynced data is lost.
-func (b *bench) losePower(n *harness.Node) {
+func (b *testbed) losePower(n *harness.Node) {
 	if b.disks[n.Name] != nil {
 		b.fail(n)
 	}
@@ -194,7 +194,7 @@ func (b *bench) losePower(n *harness.Node) {
 }
 
 // restorePower starts a node on the data that its disk kept.
-func (b *bench) restorePower(n *harness.Node) {
+func (b *testbed) restorePower(n *harness.Node) {
 	if b.disks[n.Name] == nil {
 		b.start(n)
 	} else {

@@ -10,18 +10,18 @@ import (
 
 // faults are the faults of processes by name.
 var faults = map[string]fault{
-	"kill":      {process: true, begin: each(func(_ *bench, n *harness.Node) { n.Kill() }), end: each((*bench).start)},
-	"terminate": {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
+	"kill":      {process: true, begin: each(func(_ *testbed, n *harness.Node) { n.Kill() }), end: each((*testbed).start)},
+	"terminate": {process: true, begin: send(syscall.SIGTERM), end: each((*testbed).startAgain)},
 	"pause":     {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
-	"starve":    {process: true, begin: each((*bench).starve), end: each((*bench).feed)},
-	"replace":   {process: true, spoils: true, begin: each((*bench).replace)},
-	"lead":      {begin: each((*bench).lead)},
+	"starve":    {process: true, begin: each((*testbed).starve), end: each((*testbed).feed)},
+	"replace":   {process: true, spoils: true, begin: each((*testbed).replace)},
+	"lead":      {begin: each((*testbed).lead)},
 
-	"fill":       {disk: true, begin: each((*bench).fill), end: each((*bench).empty)},
-	"hang disk":  {disk: true, process: true, begin: each((*bench).hang), end: each((*bench).work)},
-	"slow disk":  {disk: true, process: true, begin: each((*bench).slow), end: each((*bench).work)},
-	"fail disk":  {disk: true, process: true, begin: each((*bench).fail), end: each((*bench).remount)},
-	"lose power": {disk: true, process: true, begin: each((*bench).losePower), end: each((*bench).restorePower)},
+	"fill":       {disk: true, begin: each((*testbed).fill), end: each((*testbed).empty)},
+	"hang disk":  {disk: true, process: true, begin: each((*testbed).hang), end: each((*testbed).work)},
+	"slow disk":  {disk: true, process: true, begin: each((*testbed).slow), end: each((*testbed).work)},
+	"fail disk":  {disk: true, process: true, begin: each((*testbed).fail), end: each((*testbed).remount)},
+	"lose power": {disk: true, process: true, begin: each((*testbed).losePower), end: each((*testbed).restorePower)},
 
 	"isolate":  {weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
 	"deaf":     {weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
@@ -38,8 +38,8 @@ var (
 )
 
 // ways changes the paths to and from nodes.
-func ways(q quality, to, from bool) func(*bench, []*harness.Node) {
-	return each(func(b *bench, n *harness.Node) {
+func ways(q quality, to, from bool) func(*testbed, []*harness.Node) {
+	return each(func(b *testbed, n *harness.Node) {
 		for _, other := range b.nodes {
 			if to {
 				b.links.set(other.Name, n.Name, q)
@@ -52,8 +52,8 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) {
 }
 
 // pair changes the path between a voter and the next one, in both directions.
-func pair(q quality) func(*bench, []*harness.Node) {
-	return each(func(b *bench, n *harness.Node) {
+func pair(q quality) func(*testbed, []*harness.Node) {
+	return each(func(b *testbed, n *harness.Node) {
 		other := b.voters[(slices.Index(b.voters, n)+1)%len(b.voters)]
 		b.links.set(n.Name, other.Name, q)
 		b.links.set(other.Name, n.Name, q)

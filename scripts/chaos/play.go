@@ -20,7 +20,7 @@ type step struct {
 
 // play carries out a plan. A node that is down already, or that is not a voter where the
 // fault needs one, is left alone, and the event says so.
-func (b *bench) play(ctx context.Context, plan []event) error {
+func (b *testbed) play(ctx context.Context, plan []event) error {
 	if len(plan) > 0 && plan[0].InTurn {
 		return b.playInTurn(ctx, plan)
 	}
@@ -49,7 +49,7 @@ func (b *bench) play(ctx context.Context, plan []event) error {
 
 // playInTurn carries out one event after the other, and waits after each until every node
 // is well.
-func (b *bench) playInTurn(ctx context.Context, plan []event) error {
+func (b *testbed) playInTurn(ctx context.Context, plan []event) error {
 	for i := range plan {
 		e := &plan[i]
 		f := b.o.fault(e.Fault)
@@ -80,7 +80,7 @@ func (b *bench) playInTurn(ctx context.Context, plan []event) error {
 // watchVotes looks at the configuration of each voter until the returned function is
 // called. That returns an error if a node has counted too few: a server was removed before
 // its successor had a vote.
-func (b *bench) watchVotes(ctx context.Context) (end func() error) {
+func (b *testbed) watchVotes(ctx context.Context) (end func() error) {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() {
@@ -98,7 +98,7 @@ func (b *bench) watchVotes(ctx context.Context) (end func() error) {
 	return func() error { stop(); return <-ended }
 }
 
-func (b *bench) carryOut(s step) error {
+func (b *testbed) carryOut(s step) error {
 	e, f := s.event, b.o.fault(s.event.Fault)
 	if s.end {
 		err := harness.Try(func() { f.end(b, b.named(e.Nodes)) })
@@ -142,7 +142,7 @@ func (b *bench) carryOut(s step) error {
 
 // forbids returns the reason to leave a fault out, or "". A fault is skipped if this machine
 // cannot carry it out; other faults would do too much damage at the moment.
-func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
+func (b *testbed) forbids(e *event, f fault, nodes []*harness.Node) string {
 	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) })
 	isDown := func(n *harness.Node) bool { return b.down[n.Name] }
 	switch {
@@ -178,7 +178,7 @@ func tolerated(voters int) int { return (voters - 1) / 2 }
 
 // minority reports whether too few voters are left to write. Voters do not count if they
 // are down, cut off, or lost their disk and do not vote yet.
-func (b *bench) minority() bool {
+func (b *testbed) minority() bool {
 	weak := 0
 	for _, n := range b.voters {
 		if b.weak[n.Name] || n == b.spoiled && !b.votes(n) {
@@ -189,13 +189,13 @@ func (b *bench) minority() bool {
 }
 
 // votes reports whether a running node has a vote.
-func (b *bench) votes(n *harness.Node) bool {
+func (b *testbed) votes(n *harness.Node) bool {
 	s, err := n.Status()
 	return err == nil && len(s.Voters) == len(b.voters) && slices.Contains(s.Voters, s.Node)
 }
 
 // choose returns the current nodes of a target.
-func (b *bench) choose(t target) []*harness.Node {
+func (b *testbed) choose(t target) []*harness.Node {
 	led := b.watch.leader()
 	switch t {
 	case cluster:

@@ -28,30 +28,30 @@ const (
 
 // procedures are the work of operators on a cluster of processes, by name.
 var procedures = map[string]fault{
-	"kill and start all":  {process: true, begin: (*bench).killAndStart},
-	"leave and join":      {process: true, resizes: true, begin: each((*bench).leave)},
-	"rotate the secret":   {begin: (*bench).rotateSecret},
-	"back up and restore": {begin: (*bench).backUp},
-	"exceed the limits":   {begin: (*bench).exceedLimits},
-	"wave of spam":        {begin: (*bench).endWave},
+	"kill and start all":  {process: true, begin: (*testbed).killAndStart},
+	"leave and join":      {process: true, resizes: true, begin: each((*testbed).leave)},
+	"rotate the secret":   {begin: (*testbed).rotateSecret},
+	"back up and restore": {begin: (*testbed).backUp},
+	"exceed the limits":   {begin: (*testbed).exceedLimits},
+	"wave of spam":        {begin: (*testbed).endWave},
 
 	"upgrade":                        upgradeFault(func(o *options) string { return o.later }),
 	"roll back":                      upgradeFault(func(*options) string { return "" }),
-	"reject the later format":        {begin: (*bench).rejectLater},
-	"use the later format":           {begin: (*bench).useLater},
-	"join with the former version":   {begin: (*bench).rejectOld},
-	"restore with the later version": {begin: (*bench).restoreLater},
+	"reject the later format":        {begin: (*testbed).rejectLater},
+	"use the later format":           {begin: (*testbed).useLater},
+	"join with the former version":   {begin: (*testbed).rejectOld},
+	"restore with the later version": {begin: (*testbed).restoreLater},
 }
 
 // killAndStart kills nodes and starts them.
-func (b *bench) killAndStart(nodes []*harness.Node) {
-	each(func(_ *bench, n *harness.Node) { n.Kill() })(b, nodes)
-	each((*bench).start)(b, nodes)
+func (b *testbed) killAndStart(nodes []*harness.Node) {
+	each(func(_ *testbed, n *harness.Node) { n.Kill() })(b, nodes)
+	each((*testbed).start)(b, nodes)
 	harness.Must(b.cluster.WaitReady(quorumTimeout, nodes...))
 }
 
 // leave has a node leave, and join again without its data.
-func (b *bench) leave(n *harness.Node) {
+func (b *testbed) leave(n *harness.Node) {
 	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
 	var left struct{ ID string }
 	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
@@ -64,7 +64,7 @@ func (b *bench) leave(n *harness.Node) {
 }
 
 // awaitVoters waits until every voter of the run counts so many voters.
-func (b *bench) awaitVoters(want int) {
+func (b *testbed) awaitVoters(want int) {
 	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
 		for _, n := range b.voters {
 			if s, err := n.Status(); err != nil || len(s.Voters) != want {
@@ -76,7 +76,7 @@ func (b *bench) awaitVoters(want int) {
 }
 
 // rotateSecret follows the manual.
-func (b *bench) rotateSecret([]*harness.Node) {
+func (b *testbed) rotateSecret([]*harness.Node) {
 	before := harness.Got(os.ReadFile(b.cluster.Secret))
 	b.cluster.Follow("security.md", "The secret")
 	if after := harness.Got(os.ReadFile(b.cluster.Secret)); bytes.Equal(before, after) {
@@ -86,7 +86,7 @@ func (b *bench) rotateSecret([]*harness.Node) {
 
 // backUp follows the manual, and starts the nodes that are restored, from a file and from a
 // store: separate clusters with everything that was acknowledged before.
-func (b *bench) backUp([]*harness.Node) {
+func (b *testbed) backUp([]*harness.Node) {
 	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the backup", Channel: "restored"}))
 	b.cluster.Follow("backup.md", "Without containers")
 	b.cluster.Follow("backup.md", "In a mounted directory")
@@ -99,7 +99,7 @@ func (b *bench) backUp([]*harness.Node) {
 }
 
 // tryRestored starts the restored node of a separate cluster, and checks that it has an entry.
-func (b *bench) tryRestored(c *harness.Cluster, published client.Published) {
+func (b *testbed) tryRestored(c *harness.Cluster, published client.Published) {
 	n := c.Nodes[0]
 	n.Alone()
 	n.Flags["secret-file"] = b.cluster.Secret
@@ -113,7 +113,7 @@ func (b *bench) tryRestored(c *harness.Cluster, published client.Published) {
 
 // restoreLater checks that a later version restores a backup of this one: a separate cluster of
 // one node has the entry that was acknowledged before.
-func (b *bench) restoreLater([]*harness.Node) {
+func (b *testbed) restoreLater([]*harness.Node) {
 	const name = "later"
 	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the upgrade", Channel: name}))
 	later := harness.NewRun(b.run.Ctx, b.o.later, b.run.Path(name))
@@ -135,7 +135,7 @@ func (b *bench) restoreLater([]*harness.Node) {
 }
 
 // exceedLimits checks that limits work: some of many writes at once are rejected.
-func (b *bench) exceedLimits([]*harness.Node) {
+func (b *testbed) exceedLimits([]*harness.Node) {
 	const atOnce = 80
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 		var rejected atomic.Bool

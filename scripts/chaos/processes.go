@@ -10,25 +10,25 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-func send(s os.Signal) func(*bench, []*harness.Node) {
-	return each(func(_ *bench, n *harness.Node) { harness.Must(n.Signal(s)) })
+func send(s os.Signal) func(*testbed, []*harness.Node) {
+	return each(func(_ *testbed, n *harness.Node) { harness.Must(n.Signal(s)) })
 }
 
 // startAgain starts a node that was asked to end.
-func (b *bench) startAgain(n *harness.Node) {
+func (b *testbed) startAgain(n *harness.Node) {
 	n.Wait(0)
 	b.start(n)
 }
 
 // replace kills a node and starts it on an empty disk.
-func (b *bench) replace(n *harness.Node) {
+func (b *testbed) replace(n *harness.Node) {
 	n.Kill()
 	harness.Must(os.RemoveAll(n.Dir))
 	b.start(n)
 }
 
 // lead makes a node the leader.
-func (b *bench) lead(n *harness.Node) {
+func (b *testbed) lead(n *harness.Node) {
 	id := harness.Got(n.Status()).Node
 	code, _, text := b.run.Command(nil, "raft", "transfer-leader", id, "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
 	if code != 0 {
@@ -43,7 +43,7 @@ const (
 )
 
 // starve stops a node for most of the time, until feed is called.
-func (b *bench) starve(n *harness.Node) {
+func (b *testbed) starve(n *harness.Node) {
 	ctx, stop := context.WithCancel(b.run.Ctx)
 	ended := make(chan error)
 	go func() {
@@ -60,7 +60,7 @@ func (b *bench) starve(n *harness.Node) {
 }
 
 // feed ends starve. A node that ended meanwhile is started again.
-func (b *bench) feed(n *harness.Node) {
+func (b *testbed) feed(n *harness.Node) {
 	err := b.hungry[n.Name]()
 	delete(b.hungry, n.Name)
 	if n.Running() {

@@ -80,7 +80,7 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 	if o, err = o.forScenario(name); err != nil {
 		return err
 	}
-	b := &bench{
+	b := &testbed{
 		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
 		hungry: map[string]func() error{}, disks: map[string]*disk{},
 	}
@@ -108,7 +108,7 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 }
 
 // close ends everything that the run has started and mounted.
-func (b *bench) close() {
+func (b *testbed) close() {
 	b.release()
 	b.run.End()
 	b.takeDisks()
@@ -123,7 +123,7 @@ func (b *bench) close() {
 }
 
 // release lets frozen disks and starved nodes continue, so that processes can end.
-func (b *bench) release() {
+func (b *testbed) release() {
 	b.thawDisks()
 	for _, feed := range b.hungry {
 		complain(feed())
@@ -131,7 +131,7 @@ func (b *bench) release() {
 }
 
 // moderatorToken makes a moderator.
-func (b *bench) moderatorToken() string {
+func (b *testbed) moderatorToken() string {
 	var made struct{ Token string }
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
@@ -144,7 +144,7 @@ func (b *bench) moderatorToken() string {
 }
 
 // purge purges an entry as an operator does.
-func (b *bench) purge(id string) error {
+func (b *testbed) purge(id string) error {
 	addrs := make([]string, len(b.voters))
 	for i, n := range b.voters {
 		addrs[i] = n.Private
@@ -159,7 +159,7 @@ func (b *bench) purge(id string) error {
 
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
 // node must be healthy, and the entries of all nodes are read.
-func (b *bench) inParts(ctx context.Context, place string, r *report) {
+func (b *testbed) inParts(ctx context.Context, place string, r *report) {
 	b.prepare(place)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -211,7 +211,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 }
 
 // prepare starts the cluster, or finds it.
-func (b *bench) prepare(place string) {
+func (b *testbed) prepare(place string) {
 	if b.o.contained {
 		b.prepareContainers(place)
 		return
@@ -240,7 +240,7 @@ func (b *bench) prepare(place string) {
 }
 
 // read returns the entries and digests of all nodes.
-func (b *bench) read(h *record.History) (f check.Final) {
+func (b *testbed) read(h *record.History) (f check.Final) {
 	f.Entries, f.Began = map[string][]check.Entry{}, b.began
 	index := uint64(0)
 	for i := range h.Calls {

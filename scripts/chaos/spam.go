@@ -41,7 +41,7 @@ func waveSender(sender, host int) string {
 }
 
 // spam publishes an entry of the wave.
-func (b *bench) spam(ctx context.Context, n int) *record.Call {
+func (b *testbed) spam(ctx context.Context, n int) *record.Call {
 	agents := []string{"", fmt.Sprintf("recorder-%d-%d", n%8, n%3), fmt.Sprintf("seller-%d", n%50)}
 	text := fmt.Sprintf("Offer %d: %s, number %d", n%7, waveText, n)
 	return b.caller.Subject(ctx, b.nodes[n%len(b.nodes)], agents[n%len(agents)], text, waveSender(n%waveSenders, n))
@@ -49,7 +49,7 @@ func (b *bench) spam(ctx context.Context, n int) *record.Call {
 
 // endWave lets a wave come, and runs the commands of spamPage from the first report on. One of them
 // hides an honest entry, and another takes that back.
-func (b *bench) endWave([]*harness.Node) {
+func (b *testbed) endWave([]*harness.Node) {
 	ctx := b.run.Ctx
 	first, honest := b.spam(ctx, 0), b.caller.Subject(ctx, b.nodes[0], "", honestText, honestFrom)
 	var group sync.WaitGroup
@@ -102,7 +102,7 @@ var printedNumber = regexp.MustCompile(`\b(?:rule|commons mod undo) (\d+)`)
 
 // moderate runs the commands of spamPage, with the id of the entry that was reported, and the numbers
 // of orders here in place of those on the page. It returns how many there are.
-func (b *bench) moderate(reported string) (commands int) {
+func (b *testbed) moderate(reported string) (commands int) {
 	var numbers []string
 	for line := range strings.Lines(harness.Section(filepath.Join(harness.ManualDir, spamPage), "# A wave of spam")[0]) {
 		commands++

@@ -102,7 +102,7 @@ func attackFault(name string) fault {
 		return fault{}
 	}
 	return fault{
-		begin: func(b *bench, _ []*harness.Node) {
+		begin: func(b *testbed, _ []*harness.Node) {
 			ctx, cancel := context.WithCancel(b.run.Ctx)
 			var group sync.WaitGroup
 			network := slices.IndexFunc(strangersPlan(), func(e event) bool { return e.Fault == name })
@@ -123,7 +123,7 @@ func attackFault(name string) fault {
 			}
 			b.withdraw = func() { cancel(); group.Wait() }
 		},
-		end: func(b *bench, _ []*harness.Node) {
+		end: func(b *testbed, _ []*harness.Node) {
 			b.withdraw()
 			for _, n := range b.nodes {
 				if held := harness.Got(n.Memory()) >> 20; held > memoryMB {

@@ -21,7 +21,7 @@ const (
 
 // upgradeFault replaces the binary of nodes. An empty one is that of the run.
 func upgradeFault(binary func(o *options) string) fault {
-	return fault{process: true, begin: send(syscall.SIGTERM), end: each(func(b *bench, n *harness.Node) {
+	return fault{process: true, begin: send(syscall.SIGTERM), end: each(func(b *testbed, n *harness.Node) {
 		n.Binary = binary(b.o)
 		b.startAgain(n)
 	})}
@@ -29,7 +29,7 @@ func upgradeFault(binary func(o *options) string) fault {
 
 // rejectLater checks that upgraded nodes reject entries that the former version cannot read, while a node
 // of it is there.
-func (b *bench) rejectLater([]*harness.Node) {
+func (b *testbed) rejectLater([]*harness.Node) {
 	for _, n := range b.nodes {
 		if n.Binary == "" {
 			continue
@@ -42,7 +42,7 @@ func (b *bench) rejectLater([]*harness.Node) {
 }
 
 // useLater writes entries that only the later version can read, once it may.
-func (b *bench) useLater([]*harness.Node) {
+func (b *testbed) useLater([]*harness.Node) {
 	for _, n := range b.nodes {
 		harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
 			s, err := n.Status()
@@ -56,7 +56,7 @@ func (b *bench) useLater([]*harness.Node) {
 }
 
 // rejectOld starts a node of the former version. It must not join.
-func (b *bench) rejectOld([]*harness.Node) {
+func (b *testbed) rejectOld([]*harness.Node) {
 	old := b.run.NewCluster("old", 1).Nodes[0]
 	old.Name = "old"
 	old.Flags["node-id"], old.Flags["bootstrap-expect"] = old.Name, "1"

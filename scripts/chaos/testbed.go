@@ -9,8 +9,8 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// bench is one run.
-type bench struct {
+// testbed is the cluster of one run, with what the faults need.
+type testbed struct {
 	o          *options
 	run        *harness.Run
 	cluster    *harness.Cluster // of processes
@@ -40,13 +40,13 @@ type bench struct {
 }
 
 // settle waits until every node is ready, and the voters vote.
-func (b *bench) settle() {
+func (b *testbed) settle() {
 	c := &harness.Cluster{Run: b.run, Nodes: b.voters}
 	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
 	c.WaitVoters()
 }
 
-// fault is a kind of damage to nodes, and its repair. A nil end means that there is no repair.
+// fault is a kind of damage to nodes, and its repair. end is nil if the damage needs no repair.
 type fault struct {
 	process bool // the process does not run, or is stopped, meanwhile
 	weakens bool // the node cannot take part in a majority meanwhile
@@ -55,24 +55,24 @@ type fault struct {
 	resizes bool // changes the number of voters meanwhile
 	// interrupts the service: clients may see errors.
 	interrupts bool
-	begin      func(b *bench, nodes []*harness.Node)
-	end        func(b *bench, nodes []*harness.Node)
+	begin      func(b *testbed, nodes []*harness.Node)
+	end        func(b *testbed, nodes []*harness.Node)
 }
 
-func each(do func(*bench, *harness.Node)) func(*bench, []*harness.Node) {
-	return func(b *bench, nodes []*harness.Node) {
+func each(do func(*testbed, *harness.Node)) func(*testbed, []*harness.Node) {
+	return func(b *testbed, nodes []*harness.Node) {
 		for _, n := range nodes {
 			do(b, n)
 		}
 	}
 }
 
-func (b *bench) start(n *harness.Node) {
+func (b *testbed) start(n *harness.Node) {
 	n.Start()
 	b.links.runs(n.Name, n.PID())
 }
 
-func (b *bench) named(names []string) (found []*harness.Node) {
+func (b *testbed) named(names []string) (found []*harness.Node) {
 	for _, n := range b.nodes {
 		if slices.Contains(names, n.Name) {
 			found = append(found, n)
