@@ -600,7 +600,7 @@ func checkSwept(t *rapid.T, m *Machine, days uint64) {
 		if doc.Hidden == nil {
 			shown[e.Channel]++
 		}
-		end, over := state.EndOf(tx, &e)
+		end, over := state.RetentionStart(tx, &e)
 		old := over && end <= v.Time()-period
 		switch gone := doc.Hidden != nil && (doc.Hidden.Purged || doc.Hidden.Expired); {
 		case old && !gone:

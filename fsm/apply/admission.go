@@ -5,9 +5,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// once carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
+// idempotent carries out a write unless it is repeated, or a rule rejects it. nil rules mean only
 // those of its name. write returns the entry of the result.
-func (tx *Txn) once(c command.Payload, rules func() []command.Problem, write func() uint64) command.Result {
+func (tx *Txn) idempotent(c command.Payload, rules func() []command.Problem, write func() uint64) command.Result {
 	w, request := &tx.judged.Writer, &tx.judged.RequestAt
 	if request.Known() {
 		r, err := state.Repeated(c, request.Row)

@@ -206,7 +206,7 @@ func (s *Session) run(tx *Txn, boot command.BootID, c command.Command) command.R
 		return r
 	}
 	r := tx.checkAndCarryOut(c)
-	s.keep(tx, boot, c.Seq, r)
+	s.store(tx, boot, c.Seq, r)
 	return r
 }
 

@@ -13,7 +13,7 @@ func (tx *Txn) applyPublish(p *command.Publish) command.Result {
 		target, problems = state.TargetOf(p, tx, &tx.judged.Writer)
 		return problems
 	}
-	return tx.once(p, rules, func() uint64 {
+	return tx.idempotent(p, rules, func() uint64 {
 		seq := tx.publish(state.EventEntry, p, target)
 		if p.Erase {
 			day := command.DayOf(tx.now)

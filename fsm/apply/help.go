@@ -15,7 +15,7 @@ const (
 )
 
 func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
-	return tx.once(c, nil, func() uint64 {
+	return tx.idempotent(c, nil, func() uint64 {
 		tags := []string{helpTag}
 		for _, tag := range c.Tags {
 			if !slices.Contains(tags, tag) {

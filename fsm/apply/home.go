@@ -33,7 +33,7 @@ func (tx *Txn) updateHome(e *state.EntryRow, p *command.Publish, target *state.E
 		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
 	}
 	if e.Parent != 0 {
-		tx.settle(e, target, own)
+		tx.updateOpenItems(e, target, own)
 	}
 }
 
@@ -45,11 +45,11 @@ func reasonOf(agentKey string, target *state.EntryRow) []byte {
 	return []byte{byte(home.ReasonMention)}
 }
 
-// settle updates open items for an entry that relates to another one. The writer no longer
+// updateOpenItems updates open items for an entry that relates to another one. The writer no longer
 // owes that one an answer, and a question has its answer. A retracted entry needs no
 // answer, and a corrected one needs no answer from agents that are notified of the
 // correction.
-func (tx *Txn) settle(e, target *state.EntryRow, own bool) {
+func (tx *Txn) updateOpenItems(e, target *state.EntryRow, own bool) {
 	retraction := e.Relation == command.RelationRetraction
 	correction := own && e.Relation == command.RelationCorrection
 	for _, name := range target.Inbox {

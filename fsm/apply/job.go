@@ -24,7 +24,7 @@ const (
 )
 
 func (tx *Txn) applyPostJob(c *command.PostJob) command.Result {
-	return tx.once(c, nil, func() uint64 {
+	return tx.idempotent(c, nil, func() uint64 {
 		seq := tx.publish(state.EventJob, entryBy(&c.Author, state.JobsChannel, c.Title, c.Body, c.Tags...), state.EntryRow{})
 		tx.putJob(seq, state.JobRow{}, state.JobRow{Status: state.JobOpen})
 		return seq
@@ -51,7 +51,7 @@ func (tx *Txn) applyTakeJob(c *command.TakeJob) command.Result {
 		}
 		return []command.Problem{command.ProblemNoneLeft}
 	}
-	return tx.once(c, rules, func() uint64 {
+	return tx.idempotent(c, rules, func() uint64 {
 		claim := command.ClaimJob{JobAction: command.JobAction{Author: c.Author, Job: state.FormatID(state.TypeJob, job.Seq)}, Note: c.Note, TTL: c.TTL}
 		return tx.claim(&claim, &job, stored)
 	})
@@ -111,7 +111,7 @@ func (tx *Txn) actOnJob(c command.Payload, a *command.JobAction, do func(job *st
 		job, stored, problems = state.JobProblems(tx, command.OpOf(c), a.Job, &tx.judged.Writer)
 		return problems
 	}
-	return tx.once(c, rules, func() uint64 { return do(&job, stored) })
+	return tx.idempotent(c, rules, func() uint64 { return do(&job, stored) })
 }
 
 // replyOnJob publishes the text of an action as a reply to the job. Its mentions are those of the

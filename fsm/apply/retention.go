@@ -52,7 +52,7 @@ func (tx *Txn) sweep(e *state.EntryRow, period int64) bool {
 	if tx.gone(e.Seq) {
 		return false
 	}
-	if end, over := state.EndOf(tx, e); !over || end > tx.now-period {
+	if start, over := state.RetentionStart(tx, e); !over || start > tx.now-period {
 		tx.set(state.KeptKey(e.Seq), []byte{})
 		return false
 	}

@@ -79,9 +79,9 @@ func (s *Session) hold(first, seq uint64, r command.Result) {
 	s.rows[first] = append(s.rows[first], seq)
 }
 
-// keep stores a result in the row of its group. A full session loses the lowest half, except
+// store stores a result in the row of its group. A full session loses the lowest half, except
 // open ones.
-func (s *Session) keep(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
+func (s *Session) store(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
 	if tx.answersAt == 0 {
 		tx.answersAt = seq
 	}

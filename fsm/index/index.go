@@ -47,9 +47,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Pace begins the work of Erase, which calls step between parts of it. Nil is allowed.
 	Pace func() (step func())
-	// Erased, if set, returns the entries of a block that are to be erased. They are not
-	// sealed, and Erase removes them from sealed postings, except from terms that Lasting
-	// names.
+	// Erased, if set, returns the erased entries of a block. They are not sealed, and Erase removes
+	// them from sealed postings, except from terms that Lasting names.
 	Erased func(block uint64) (Bitmap, error)
 	// Lasting, if set, reports whether erased entries keep a term, such as their channel.
 	Lasting func(term []byte) bool

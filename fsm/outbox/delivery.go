@@ -149,7 +149,7 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; may be empty
-	// URL is the receiver's address in a delivery that is to be sent. It is never shown.
+	// URL is the receiver's address, set only to send the delivery. It is never shown.
 	URL string
 	// Salt is that of the receiver's secret, see state.ProfileFields.
 	Salt string

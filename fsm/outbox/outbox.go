@@ -29,8 +29,8 @@ func DueKey(at int64, agentKey string) []byte {
 	return append(binary.BigEndian.AppendUint64(key, uint64(at)), agentKey...)
 }
 
-// Outbox holds what is to be pushed to an agent, and when earlier attempts began: the
-// row of SpaceOutbox. It is never deleted, so that no number is used again.
+// Outbox holds the deliveries that wait for an agent, and when earlier attempts began: the row of
+// SpaceOutbox. It is never deleted, so that no number is used again.
 //
 //	version1 flags1 hook last sending NotBefore failing len(queue) queue... len(begun) begun...
 //

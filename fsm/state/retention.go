@@ -16,7 +16,7 @@ func KeptKey(seq uint64) []byte { return SeqKey(SpaceKept, seq) }
 
 // RetentionStart returns the instant from which the retention of an entry counts. over is false
 // while the entry is kept because of open activity.
-func EndOf(s Reader, e *EntryRow) (end int64, over bool) {
+func RetentionStart(s Reader, e *EntryRow) (start int64, over bool) {
 	switch {
 	case e.Hidden:
 		return e.CreatedAt, true
@@ -31,13 +31,13 @@ func EndOf(s Reader, e *EntryRow) (end int64, over bool) {
 	default:
 		return e.CreatedAt, true
 	}
-	end = e.CreatedAt
+	start = e.CreatedAt
 	list, _ := Read(s, SeqKey(SpaceLater, e.Seq), Decode[Successors])
 	if len(list) > 0 {
 		newest, _ := s.Entry(list[len(list)-1].Seq)
-		end = newest.CreatedAt
+		start = newest.CreatedAt
 	}
-	return end, over
+	return start, over
 }
 
 // RetentionOf returns for how many milliseconds of log time texts are kept; 0 means for good.

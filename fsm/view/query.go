@@ -432,7 +432,7 @@ func newestOf(seqs []uint64, limit int) []uint64 {
 	return seqs[:min(len(seqs), limit)]
 }
 
-// cutPage cuts a list to a page. A seq after the limit means that there is another page.
+// cutPage cuts a list to a page. A seq after the limit means another page.
 func cutPage(seqs []uint64, limit int) (page []uint64, next uint64) {
 	if len(seqs) <= limit {
 		return seqs, 0

@@ -32,7 +32,7 @@ func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64
 		}
 		looked++
 		e, _ := s.Entry(seq)
-		if end, over := state.EndOf(s, &e); over && end <= now-period {
+		if start, over := state.RetentionStart(s, &e); over && start <= now-period {
 			next.Over = append(next.Over, seq)
 		}
 		return s.err

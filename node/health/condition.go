@@ -62,7 +62,7 @@ func (h *Health) watchStalls(ctx context.Context) {
 		at := h.sinceStart()
 		late := max(at-due, 0)
 		h.stalls.add(at, late)
-		h.pace.turn(late)
+		h.slowness.turn(late)
 		if late >= slowOne {
 			h.cfg.Logger.WarnContext(ctx, "this node was stopped, or not given the processor", "for", late.Round(time.Millisecond).String())
 		}

@@ -29,9 +29,9 @@ type Disk struct {
 	Low                 bool // less than the reserve is free
 }
 
-// look returns the state after a measurement. A low disk stays low until clearly more
+// measured returns the state after a measurement. A low disk stays low until clearly more
 // than the reserve is free.
-func (d Disk) look(free, size uint64, keep Reserve) Disk {
+func (d Disk) measured(free, size uint64, keep Reserve) Disk {
 	next := Disk{Free: free, Size: size, Reserve: keep.of(size)}
 	next.Low = free < next.Reserve || d.Low && free < next.Reserve+next.Reserve/diskResume
 	return next
@@ -77,7 +77,7 @@ func (h *Health) diskSpace() (free, size uint64, err error) {
 
 func (h *Health) sawDisk(ctx context.Context, free, size uint64, keep Reserve) {
 	was := h.lastDisk()
-	now := was.look(free, size, keep)
+	now := was.measured(free, size, keep)
 	h.disk.Store(&now)
 	switch {
 	case now.Low && !was.Low:
@@ -133,7 +133,7 @@ func (h *Health) CheckReserve() error {
 		return err // a value that cannot be read is rejected at the start
 	}
 	if free, size, err := h.diskSpace(); err == nil {
-		if now := h.lastDisk().look(free, size, keep); now.Low {
+		if now := h.lastDisk().measured(free, size, keep); now.Low {
 			return fmt.Errorf("the leader's disk is nearly full: %s of %s are free, and %s are reserved; make room in %s, or have a node with more room lead",
 				admin.BytesText(free), admin.BytesText(size), admin.BytesText(now.Reserve), h.cfg.DataDir)
 		}

@@ -33,7 +33,7 @@ func TestLowDiskStaysLow(t *testing.T) {
 		free uint64
 		low  bool
 	}{{2000 * mib, false}, {800 * mib, false}, {799 * mib, true}, {801 * mib, true}, {899 * mib, true}, {900 * mib, false}, {801 * mib, false}, {0, true}} {
-		if d = d.look(step.free, 10000*mib, Reserve{bytes: 800 * mib}); d.Low != step.low {
+		if d = d.measured(step.free, 10000*mib, Reserve{bytes: 800 * mib}); d.Low != step.low {
 			t.Errorf("step %d: low %v with %s free", i, d.Low, admin.BytesText(step.free))
 		}
 	}

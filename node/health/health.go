@@ -71,7 +71,7 @@ type Health struct {
 	logFailure     atomic.Pointer[error]               // the reason why the log cannot be written, or nil
 	disk           atomic.Pointer[Disk]                // nil before the first measurement
 	diskFull       atomic.Pointer[command.Unavailable] // the reason why writes are rejected, or nil
-	pace           pace
+	slowness       slowness
 
 	// Measurements of the last minute.
 	syncs    *series // writes of the log, through to the disk
@@ -103,7 +103,7 @@ func New(cfg Config) *Health {
 		cfg.LogDropped = func() uint64 { return 0 }
 	}
 	return &Health{
-		cfg: cfg, pace: pace{slowWrite: cfg.SlowWrite}, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites(),
+		cfg: cfg, slowness: slowness{slowWrite: cfg.SlowWrite}, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites(),
 		syncs: newRecent(), writes: newRecent(), reads: newRecent(), stalls: newRecent(), pastWrites: newHistory(), pastReads: newHistory(),
 	}
 }

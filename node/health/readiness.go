@@ -190,7 +190,7 @@ func (h *Health) wanted() uint64 {
 // Stored notes that the log has taken entries.
 func (h *Health) Stored(took time.Duration) {
 	h.syncs.add(h.sinceStart(), took)
-	h.pace.sync(took)
+	h.slowness.sync(took)
 	h.LogWritable()
 	if took >= slowOne {
 		h.cfg.Logger.Warn("a write of the log was slow", "took", took.Round(time.Millisecond).String())

@@ -68,8 +68,8 @@ func (l *looks) slow() bool {
 	return count[late] >= slowLeast && count[late] > count[well]
 }
 
-// pace decides whether a node is slow. The zero value is ready.
-type pace struct {
+// slowness decides whether a node is slow. The zero value is ready.
+type slowness struct {
 	slowWrite time.Duration // see Config.SlowWrite
 
 	mu           sync.Mutex
@@ -83,7 +83,7 @@ type pace struct {
 // sync counts a write of the log, turn a timer of this node. Only one write that takes
 // as long as all checks together fits into them: after two in a row, every check was
 // late.
-func (p *pace) sync(took time.Duration) {
+func (p *slowness) sync(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.syncs.now.add(took >= cmp.Or(p.slowWrite, slowSync))
@@ -96,7 +96,7 @@ func (p *pace) sync(took time.Duration) {
 	p.long = long
 }
 
-func (p *pace) turn(took time.Duration) {
+func (p *slowness) turn(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turns.now.add(took >= slowStall && p.slowWrite == 0)
@@ -104,7 +104,7 @@ func (p *pace) turn(took time.Duration) {
 
 // check looks once, and reports whether the node is slow, and whether that has
 // changed.
-func (p *pace) check(at time.Duration) (slow, changed bool) {
+func (p *slowness) check(at time.Duration) (slow, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.slow
@@ -121,15 +121,15 @@ func (p *pace) check(at time.Duration) (slow, changed bool) {
 
 // Slow reports whether this node's disk or processor is too slow to lead.
 func (h *Health) Slow() bool {
-	h.pace.mu.Lock()
-	defer h.pace.mu.Unlock()
-	return h.pace.slow
+	h.slowness.mu.Lock()
+	defer h.slowness.mu.Unlock()
+	return h.slowness.slow
 }
 
 func (h *Health) watchPace(ctx context.Context) {
 	loop.Every(ctx, slowLook, func(ctx context.Context) {
 		at := h.sinceStart()
-		switch slow, changed := h.pace.check(at); {
+		switch slow, changed := h.slowness.check(at); {
 		case !changed:
 		case slow:
 			h.cfg.Logger.WarnContext(ctx, "this node is slow; it leads only while no other voter is faster",

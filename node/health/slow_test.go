@@ -38,7 +38,7 @@ func TestPace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p pace
+			var p slowness
 			for second := range seconds {
 				if tt.syncs != nil {
 					for _, took := range tt.syncs(second) {
@@ -79,7 +79,7 @@ func TestSlowWrite(t *testing.T) {
 		{long, long - 1, 0, false},
 		{long, 0, slowStall, false},
 	} {
-		p := pace{slowWrite: tc.slowWrite}
+		p := slowness{slowWrite: tc.slowWrite}
 		for range slowLooks {
 			p.sync(tc.sync)
 			p.turn(tc.turn)

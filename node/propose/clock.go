@@ -176,12 +176,12 @@ func (s *ClockSync) compare(ctx context.Context, others []string, logTime func()
 		})
 	}
 	asked.Wait()
-	s.settle(own, others, logTime)
+	s.setBasis(own, others, logTime)
 }
 
-// settle drops expired measurements and sets the basis: the median of the clocks, or
+// setBasis drops expired measurements and sets the basis: the median of the clocks, or
 // this node's own clock if it is close to the median.
-func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.Time) {
+func (s *ClockSync) setBasis(own time.Time, others []string, logTime func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, mono := s.clock.Read()

@@ -52,7 +52,7 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload)
 		}
 		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", payload, r.cause)
 	}
-	p.session.settle(batch{calls: []*call{c}}, r)
+	p.session.update(batch{calls: []*call{c}}, r)
 	p.await(ctx, c, "the command was not applied in time")
 	return c.result, c.index, c.err
 }
@@ -128,7 +128,7 @@ func (p *Pipeline) send() {
 			continue
 		}
 		r := p.attempt(target, b)
-		p.session.settle(b, r)
+		p.session.update(b, r)
 		if r.Status == statusApplied {
 			failures = 0
 			continue

@@ -90,9 +90,9 @@ func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// newestCommand returns the index of the newest command in the log up to commit, and at
-// least applied. Raft's own entries do not count: they reach no state machine, so a read
-// would wait for them in vain.
+// newestCommand returns the index of the newest command in the log up to commit, and at least
+// applied. Raft's own entries do not count: they reach no state machine, so a read that waits for
+// them would time out.
 func newestCommand(log Log, applied, commit uint64) (uint64, error) {
 	for i := commit; i > applied; i-- {
 		var entry raft.Log

@@ -27,7 +27,7 @@ type session struct {
 	bytes   int              // memory of all unanswered calls
 	closed  bool
 
-	pace pace
+	estimate waitEstimate
 }
 
 func newSession(boot command.BootID, logger *slog.Logger) *session {
@@ -36,7 +36,7 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 		nextSeq: 1,
 		calls:   make(map[uint64]*call),
 		open:    list.New(), waiting: list.New(),
-		pace: pace{now: time.Now},
+		estimate: waitEstimate{now: time.Now},
 	}
 	s.work.L = &s.mu
 	return s
@@ -48,7 +48,7 @@ func (s *session) add(c *call) error {
 	if !s.closed && s.bytes+c.size+callOverhead > s.maxBytes {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
 	}
-	if !s.closed && s.pace.wait(s.waiting.Len()) > MaxQueueWait {
+	if !s.closed && s.estimate.wait(s.waiting.Len()) > MaxQueueWait {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "writes wait too long on this node: it is overloaded"}
 	}
 	if err := s.register(c); err != nil {
@@ -129,8 +129,8 @@ func (s *session) first(floor uint64) *call {
 	return nil
 }
 
-// pace estimates how long a call waits to be sent.
-type pace struct {
+// waitEstimate estimates how long a call waits to be sent, by the newest groups.
+type waitEstimate struct {
 	now  func() time.Time
 	last time.Time        // when the newest group was taken
 	more bool             // another group was behind it
@@ -138,7 +138,7 @@ type pace struct {
 }
 
 // taken notes a group of n calls.
-func (p *pace) taken(n int, more bool) {
+func (p *waitEstimate) taken(n int, more bool) {
 	if n == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (p *pace) taken(n int, more bool) {
 
 // wait returns the estimated wait behind n calls. It is 0 if they may fit into one group, and
 // after a single pause, as without a leader.
-func (p *pace) wait(n int) time.Duration {
+func (p *waitEstimate) wait(n int) time.Duration {
 	if !p.more {
 		return 0
 	}
@@ -194,13 +194,13 @@ func (s *session) take() batch {
 	if more {
 		s.work.Signal()
 	}
-	s.pace.taken(len(b.calls), more)
+	s.estimate.taken(len(b.calls), more)
 	return b
 }
 
-// settle updates each call of the batch with the result of an attempt. Calls to be retried
+// update updates each call of the batch with the result of an attempt. Calls to be retried
 // go before newer ones, in their order.
-func (s *session) settle(b batch, r result) {
+func (s *session) update(b batch, r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rejected := len(r.Rejected)
@@ -214,13 +214,13 @@ func (s *session) settle(b batch, r result) {
 			continue
 		}
 		c.inFlight = false
-		s.settleCall(c, r, over)
+		s.updateCall(c, r, over)
 	}
 }
 
-// settleCall updates one call with the result of an attempt. over is the call's rejection by
+// updateCall updates one call with the result of an attempt. over is the call's rejection by
 // the limits, or nil. The lock is held.
-func (s *session) settleCall(c *call, r result, over *rejection) {
+func (s *session) updateCall(c *call, r result, over *rejection) {
 	// If the answer is lost, the write may have been charged. A write that is never charged
 	// is better than one that is rejected because it was charged twice.
 	if over == nil && (r.Charged || r.Status == statusUnknown) {

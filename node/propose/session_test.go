@@ -42,22 +42,22 @@ func TestExpiry(t *testing.T) {
 	}{
 		{"the last attempt was rejected", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
-			s.settle(p, notLeading())
+			s.update(p, notLeading())
 		}, command.CodeNotEnqueued},
 		{"the last attempt is unknown", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
-			s.settle(p, result{Status: statusUnknown})
+			s.update(p, result{Status: statusUnknown})
 		}, command.CodeOutcomeUnknown},
 		{"the last attempt does not end", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
 			s.abandon(c, "later")
 		}, command.CodeOutcomeUnknown},
 		{"no attempt under way", func(s *session, c *call, p batch) {
-			s.settle(p, notLeading())
+			s.update(p, notLeading())
 			s.expire(c, "late")
 		}, command.CodeNotEnqueued},
 		{"an earlier attempt is unknown", func(s *session, c *call, p batch) {
-			s.settle(p, result{Status: statusUnknown})
+			s.update(p, result{Status: statusUnknown})
 			s.take()
 			s.expire(c, "late")
 		}, command.CodeOutcomeUnknown},
@@ -167,7 +167,7 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 				addTo(s, fmt.Sprint("text ", i))
 				p := s.take()
 				apply(p)
-				s.settle(p, result{Status: statusApplied, Index: m.applied})
+				s.update(p, result{Status: statusApplied, Index: m.applied})
 			}
 			if g := declared(s); g.Floor < slow.Seq+100 {
 				t.Errorf("floor %d", g.Floor)
@@ -175,10 +175,10 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			if kept := len(m.sessions[s.boot].results); kept > 10 {
 				t.Errorf("%d results kept", kept)
 			}
-			s.settle(late, result{Status: first})
+			s.update(late, result{Status: first})
 			p := s.take()
 			apply(p)
-			s.settle(p, result{Status: statusApplied, Index: m.applied})
+			s.update(p, result{Status: statusApplied, Index: m.applied})
 			select {
 			case <-slow.done:
 				check.Err(t, slow.err, nil, "%+v: err", slow.result)
@@ -216,7 +216,7 @@ func TestSpanIsBounded(t *testing.T) {
 		for _, c := range p.calls {
 			s.Applied(s.boot, c.Seq, command.Result{Outcome: command.OutcomeDone}, 1)
 		}
-		s.settle(p, result{Status: statusApplied, Index: 1})
+		s.update(p, result{Status: statusApplied, Index: 1})
 	}
 	check.Equal(t, sent, MaxSpan, "numbers sent from the floor on")
 	work := make(chan bool)
@@ -236,7 +236,7 @@ func TestSpanIsBounded(t *testing.T) {
 func TestOverload(t *testing.T) {
 	s := newSession(command.BootID{1}, nil)
 	var now time.Time
-	s.pace.now = func() time.Time { return now }
+	s.estimate.now = func() time.Time { return now }
 	add := func(n int) (err error) {
 		for range n {
 			c := newCall(sender, entryOf("text"), nil)
@@ -265,7 +265,7 @@ func TestOverload(t *testing.T) {
 	must.Do(t, add(1)) // the queue is shorter
 	take(time.Hour)
 	check.Equal(t, len(s.take().calls), 2, "calls of the last group")
-	s.pace.each = [2]time.Duration{time.Hour, time.Hour}
+	s.estimate.each = [2]time.Duration{time.Hour, time.Hour}
 	must.Do(t, add(2)) // all that wait fit into the next group
 }
 
@@ -276,7 +276,7 @@ func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
 	}
 	p := s.take()
 	addTo(s, "text")
-	s.settle(p, result{Status: statusNotEnqueued, Rejected: []rejection{{Position: 2}}})
+	s.update(p, result{Status: statusNotEnqueued, Rejected: []rejection{{Position: 2}}})
 	var seqs []uint64
 	for _, c := range s.take().calls {
 		seqs = append(seqs, c.Seq)

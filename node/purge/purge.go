@@ -89,7 +89,7 @@ func (w *Worker) Status() (s admin.Purges, err error) {
 // Run does the work until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
 	loop.Every(ctx, lookEvery, func(ctx context.Context) {
-		err := errors.Join(w.look(ctx), w.eraseSwept(ctx))
+		err := errors.Join(w.eraseDue(ctx), w.eraseSwept(ctx))
 		if ctx.Err() != nil {
 			return
 		}
@@ -100,8 +100,8 @@ func (w *Worker) Run(ctx context.Context) {
 	})
 }
 
-// look erases pending purges, once they were collected for long enough.
-func (w *Worker) look(ctx context.Context) error {
+// eraseDue erases pending purges, once they were collected for long enough.
+func (w *Worker) eraseDue(ctx context.Context) error {
 	s, err := w.Status()
 	if err != nil {
 		return err

@@ -23,13 +23,13 @@ type statusCommand struct{ target }
 
 func (c *statusCommand) Run(ctx context.Context, std terminal.Streams) error {
 	w := watcher{target: &c.target}
-	if err := w.look(ctx); err != nil {
+	if err := w.update(ctx); err != nil {
 		return err
 	}
 	if !loop.Pause(ctx, rateInterval) {
 		return ctx.Err()
 	}
-	if err := w.look(ctx); err != nil {
+	if err := w.update(ctx); err != nil {
 		return err
 	}
 	seen := w.overview()
@@ -43,7 +43,7 @@ type watcher struct {
 	earlier, last time.Time
 }
 
-func (w *watcher) look(ctx context.Context) error {
+func (w *watcher) update(ctx context.Context) error {
 	report, err := ask[admin.ClusterReport](ctx, w.target, admin.PathCluster, nil)
 	if err != nil {
 		return err
@@ -357,7 +357,7 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for shown := 0; c.Count == 0 || shown < c.Count; {
-		err := w.look(ctx)
+		err := w.update(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
