@@ -71,7 +71,7 @@ func (m *message) reject(r Request) *failure {
 // sender can correct it.
 func (m *message) rejectCommand(r Request) *wire.Error {
 	in := m.invocation()
-	in.Trial = true
+	in.CheckOnly = true
 	issues, example := m.problems.List, wire.Object{{memberCommand, m.dataCommand}}
 	for _, f := range m.data {
 		if f.Name != "edit_key" {

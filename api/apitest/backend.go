@@ -48,7 +48,7 @@ type Backend struct {
 	ReadAhead    uint64
 	// OnReadIndex, where there is one, is called by ReadIndex first.
 	OnReadIndex func()
-	// Behind makes every wait for an index end in vain, and at once.
+	// Behind makes every wait for an index fail at once.
 	Behind bool
 	// Stale is the result of StaleFor.
 	Stale time.Duration

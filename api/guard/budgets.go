@@ -157,8 +157,8 @@ func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 	return fits
 }
 
-// MayAnswer reports whether there is room for a response of about so many bytes, so that no response
-// is made in vain. The first one of an address always has room. It does not count the response.
+// MayAnswer reports whether there is room for a response of about so many bytes, before it is made.
+// The first one of an address always has room. It does not count the response.
 func (g *Guard) MayAnswer(client Client, about int) bool {
 	if about <= shortAnswer {
 		return true

@@ -186,14 +186,14 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	if t.unread != nil {
 		return rejected(t.unread)
 	}
-	t.in.Trial = t.problems.Any()
+	t.in.CheckOnly = t.problems.Any()
 	done := r.Perform(b.operation, t.in)
 	switch {
 	case done.Rejection != nil && done.Rejection.Code == wire.CodeRateLimited && !b.body:
 		limited := *done.Rejection
 		limited.Example, _ = b.complete(t, t.sound)
 		return rejected(&limited)
-	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.Trial, b.body:
+	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.CheckOnly, b.body:
 		return done
 	case done.Rejection == nil: // the other arguments are an example that works
 		return rejected(b.invalid(t, t.sound))
@@ -213,7 +213,7 @@ func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 
 // invalid is the error of parameters that break rules.
 func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
-	if t.in.Trial { // the operation did not check these
+	if t.in.CheckOnly { // the operation did not check these
 		for _, name := range b.required {
 			b.require(t, name)
 		}

@@ -46,8 +46,8 @@ type Call struct {
 	Document string
 	// Trace is the caller's span, for the log of requests; "" if the caller is not traced.
 	Trace trace.Parent
-	// Trial ends the call after the first half of its handler.
-	Trial bool
+	// CheckOnly ends the call after the first half of its handler.
+	CheckOnly bool
 	// KeyErr is the error of looking up the owner of the caller's key.
 	KeyErr error
 }

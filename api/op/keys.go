@@ -56,7 +56,7 @@ func (c *Call) KeyOwner(editKey string) string {
 		owner, c.KeyErr = view.KeyOwner(HashSecret(editKey))
 		return owner
 	}
-	if owner := find(); owner != "" || c.Trial || c.KeyErr != nil {
+	if owner := find(); owner != "" || c.CheckOnly || c.KeyErr != nil {
 		return owner
 	}
 	if c.KeyErr = c.Await(Freshness{Strong: true}); c.KeyErr != nil {

@@ -17,7 +17,7 @@ func (r *Relay) Perform(operationID string, in wire.Invocation) (done wire.Perfo
 	if in.Trace != "" {
 		r.traced.Store(in.Trace)
 	}
-	inner := &Call{Env: r.Env, Input: &memoryInput{r, &in}, Operation: o, Relay: r, Inner: true, Trial: in.Trial, Trace: r.Traced()}
+	inner := &Call{Env: r.Env, Input: &memoryInput{r, &in}, Operation: o, Relay: r, Inner: true, CheckOnly: in.CheckOnly, Trace: r.Traced()}
 	defer inner.Release()
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -40,7 +40,7 @@ func (r *Relay) Perform(operationID string, in wire.Invocation) (done wire.Perfo
 	switch {
 	case err != nil:
 		return inner.outcome(inner.Reject(err))
-	case in.Trial:
+	case in.CheckOnly:
 		return wire.Performed{}
 	}
 	return inner.outcome(nil)

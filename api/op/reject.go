@@ -22,7 +22,7 @@ func (c *Call) Reject(err error) *wire.Error {
 	if slices.Contains(invalidStatuses, e.Status()) {
 		c.Charge()
 	}
-	if !c.Trial {
+	if !c.CheckOnly {
 		c.Env.rejected.WithLabelValues(string(e.Code)).Inc()
 	}
 	if e.Notes == nil {

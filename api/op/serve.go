@@ -24,7 +24,7 @@ func Private(h Handler) Handler {
 	}
 }
 
-// Serve carries a request out. A trial ends after the first half.
+// Serve carries a request out. With CheckOnly it ends after the first half.
 func (h Handler) Serve(c *Call) error {
 	if c.mayBeRejected() {
 		err := c.WithinBudget(c.Env.Guard.Rejected, "rejections", "Too many calls from your address were wrong, or repeated earlier writes. Read the answers to the last ones.")
@@ -34,7 +34,7 @@ func (h Handler) Serve(c *Call) error {
 	}
 	defer func() { c.UseBudget(c.Env.Guard.Reads, c.Work) }()
 	todo, err := h(c)
-	if err != nil || c.Trial {
+	if err != nil || c.CheckOnly {
 		return err
 	}
 	if err := c.Await(todo.Fresh); err != nil {
@@ -153,12 +153,12 @@ func OrUnavailable(err error, code command.Code, reason string) error {
 	return &command.Unavailable{Code: code, Reason: reason}
 }
 
-// overBudget adds the request itself to the error of a call whose sender has used up a
-// budget. Of a write that means the first half of its handler, as in a trial.
+// overBudget adds the request itself to the error of a call whose sender has used up a budget. For
+// a write it runs the first half of the handler, as with CheckOnly.
 func (c *Call) overBudget(h Handler, err error) error {
 	rejection := ToError(err)
-	defer func(trial bool) { c.Trial = trial }(c.Trial)
-	c.Trial = true
+	defer func(trial bool) { c.CheckOnly = trial }(c.CheckOnly)
+	c.CheckOnly = true
 	if _, errTrial := h(c); c.Complete == nil {
 		if invalid, is := errors.AsType[*wire.Error](errTrial); is {
 			rejection.Example = invalid.Example

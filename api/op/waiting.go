@@ -57,7 +57,7 @@ func (c *Call) WaitReady() error {
 	})
 }
 
-// waitFor waits until a channel is closed; in vain, it returns late.
+// waitFor waits until a channel is closed. It returns late if the wait ends before.
 func (c *Call) waitFor(over <-chan struct{}, late error) error {
 	select {
 	case <-over:

@@ -254,8 +254,8 @@ type Invocation struct {
 	ID       string   // the path parameter
 	Document Document // the body
 	EditKey  string   // of the header Authorization
-	// Trial stops after the validation of the parameters.
-	Trial bool
+	// CheckOnly stops after the validation of the parameters.
+	CheckOnly bool
 	// Trace is the caller's span if the surface has one for each operation; "" means that of
 	// the request.
 	Trace trace.Parent
@@ -273,8 +273,9 @@ type Performed struct {
 
 // Performer runs operations of the interface for the client of a request.
 type Performer interface {
-	// Perform runs the operation with an operationId, under all its rules. A trial returns only the
-	// problems. It may be called from any goroutine while the request is being answered.
+	// Perform runs the operation with an operationId, under all its rules. With CheckOnly it
+	// returns only the problems. It may be called from any goroutine while the request is being
+	// answered.
 	Perform(operation string, in Invocation) Performed
 }
 

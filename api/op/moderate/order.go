@@ -240,7 +240,7 @@ func (f *orderForm) duration(field string, required bool) int64 {
 	return d.Milliseconds()
 }
 
-// order reads the number of an order; 0 means that there is none.
+// order reads the number of an order, or returns 0.
 func (f *orderForm) order(field string) uint64 {
 	s := f.word(field, command.MaxName)
 	number, err := strconv.ParseUint(s, 10, 64)
@@ -250,7 +250,7 @@ func (f *orderForm) order(field string) uint64 {
 	return number
 }
 
-// entry reads the id of an entry; 0 means that there is none.
+// entry reads the id of an entry and returns its seq, or 0.
 func (f *orderForm) entry(v *view.View, field string) (seq uint64) {
 	if id := op.CleanID(f.word(field, command.MaxTarget)); id != "" {
 		var known bool

@@ -34,11 +34,11 @@ func One(what string, of state.EntryType, show func(view *view.View, dst []byte,
 		if l == nil {
 			return op.Task{}, rejected
 		}
-		id := c.Param("id") // empty in some trials
+		id := c.Param("id") // may be empty with CheckOnly
 		if of != 0 {
 			id = op.CleanID(id)
 		}
-		if id != "" && (rejected != nil || c.Trial) {
+		if id != "" && (rejected != nil || c.CheckOnly) {
 			if _, err := find(c.View(), nil, id); err != nil {
 				return op.Task{}, err
 			}

@@ -98,7 +98,7 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	}
 	channel := e.Read(&fieldChannel)
 	e.publish.Channel = e.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
-	e.Settle(&fieldChannel, channel.Given, e.publish.Channel)
+	e.SetValid(&fieldChannel, channel.Given, e.publish.Channel)
 	e.publish.Title = e.ReadTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
 	e.ReadRequestID()
 	e.publish.Tags = e.Labels(&write.FieldTags)
@@ -131,7 +131,7 @@ func (e *entryForm) readKind() {
 		e.Notes = append(e.Notes, note)
 	}
 	e.publish.Kind = kind
-	e.Settle(&fieldKind, sent.Given, kind.String())
+	e.SetValid(&fieldKind, sent.Given, kind.String())
 }
 
 // readTarget reads the id of the entry that this one relates to.
@@ -176,7 +176,7 @@ func (e *entryForm) readRelation() {
 		}
 		return
 	}
-	e.Settle(&fieldRelation, sent.Given, relation.String())
+	e.SetValid(&fieldRelation, sent.Given, relation.String())
 }
 
 func (e *entryForm) Rejection(view *view.View, p command.Problem) write.Rejection {
@@ -263,7 +263,7 @@ func publishByGet(c *op.Call, doc *wire.Document, twice []string) (op.Task, erro
 			e.Unsure(name)
 		}
 	}
-	if !e.Dry && doc.Get("confirm") != "write" {
+	if !e.DryRun && doc.Get("confirm") != "write" {
 		e.Problems.Add("confirm", "must be write: this GET publishes an entry, for everybody to read")
 		e.Reason = write.Rejection{Code: wire.CodeConfirm, Summary: "Publishing by GET needs confirm=write."}
 	}

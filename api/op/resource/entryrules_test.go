@@ -47,7 +47,7 @@ func checkReading(t interface {
 	}
 	again := readEntry(&example, rules)
 	check.Equal(t, again.Problems.Any(), false, "the example %v has problems %v", fields, again.Problems.List)
-	if again.Dry {
+	if again.DryRun {
 		return // some of it is a placeholder
 	}
 	if again.publish.Target != e.publish.Target || again.publish.Relation != e.publish.Relation {

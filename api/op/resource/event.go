@@ -129,9 +129,9 @@ func (f *follower) readKinds(l *read.Params) {
 	}
 }
 
-// look returns the next matching events, at most limit. If the client cannot continue from its
-// place, look returns the reason and continues from now.
-func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost, err error) {
+// next returns the next matching events, at most limit. If the client cannot continue from its
+// place, next returns the reason and continues from now.
+func (f *follower) next(v *view.View, limit int) (events []view.Event, why *lost, err error) {
 	f.more = false
 	if !f.begun {
 		f.begun = true
@@ -169,7 +169,7 @@ func (f *follower) look(v *view.View, limit int) (events []view.Event, why *lost
 	return events, nil, nil
 }
 
-// back continues after an event that look returned.
+// back continues after an event that next returned.
 func (f *follower) back(e *view.Event) { f.cursor, f.more = e.After(), true }
 
 // id returns the id of the client's place.
@@ -219,7 +219,7 @@ func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err e
 	for {
 		wake := c.Env.News.Next()
 		for range f.looks {
-			found, reset, err := f.look(c.NewestView(), f.Query.Limit-len(events))
+			found, reset, err := f.next(c.NewestView(), f.Query.Limit-len(events))
 			if err != nil {
 				return nil, nil, fmt.Errorf("look for events: %w", err)
 			}
@@ -247,7 +247,7 @@ const streamPiece = 16 << 10
 
 // AppendEvents appends the next events, as many as fit into a piece.
 func (f *follower) AppendEvents(dst []byte, view *view.View, tell bool) ([]byte, error) {
-	events, why, err := f.look(view, lookEvents)
+	events, why, err := f.next(view, lookEvents)
 	if err != nil {
 		return dst, err
 	}

@@ -319,7 +319,7 @@ func (w *homeWriter) items() wire.Object {
 	size := max(homeBody, min(homeBodyForYou, homeTextForYou/max(1, len(home.ForYou))))
 	forYou := list(w, home.ForYou, func(item view.InboxItem) {
 		w.said = append(w.said, item.Seq)
-		w.keep(w.view.AppendSummary(w.dst, item.Seq, size, false))
+		w.appended(w.view.AppendSummary(w.dst, item.Seq, size, false))
 		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
 	var open wire.Object
@@ -352,7 +352,7 @@ func (w *homeWriter) items() wire.Object {
 		})},
 	}
 	if len(w.hidden) > 0 {
-		items = items.With("hidden", list(w, w.hidden, func(seq uint64) { w.keep(w.view.AppendHidden(w.dst, seq, homeBody)) }))
+		items = items.With("hidden", list(w, w.hidden, func(seq uint64) { w.appended(w.view.AppendHidden(w.dst, seq, homeBody)) }))
 	}
 	return items
 }
@@ -371,8 +371,8 @@ func list[T any](w *homeWriter, items []T, show func(T)) json.RawMessage {
 	return w.dst[begin:]
 }
 
-// keep takes the output of a view.
-func (w *homeWriter) keep(dst []byte, err error) {
+// appended takes over dst, to which a view has appended.
+func (w *homeWriter) appended(dst []byte, err error) {
 	w.dst = dst
 	if err != nil && w.err == nil {
 		w.err = err
@@ -387,7 +387,7 @@ func (w *homeWriter) summary(seq uint64) {
 	} else {
 		w.said = append(w.said, seq)
 	}
-	w.keep(w.view.AppendSummary(w.dst, seq, maxBody, true))
+	w.appended(w.view.AppendSummary(w.dst, seq, maxBody, true))
 }
 
 // open writes an open item, with its text if the agent cannot have seen it.
@@ -397,14 +397,14 @@ func (w *homeWriter) open(seq uint64) {
 		w.summary(seq)
 		return
 	}
-	w.keep(w.view.AppendMention(w.dst, seq))
+	w.appended(w.view.AppendMention(w.dst, seq))
 	if inForYou {
 		w.add(`"inForYou":true`)
 	}
 }
 
 func (w *homeWriter) job(seq uint64, held bool) {
-	w.keep(w.view.AppendJobSummary(w.dst, seq, held))
+	w.appended(w.view.AppendJobSummary(w.dst, seq, held))
 }
 
 // openJob writes an open job, with whether it is new if the agent said which it wants.

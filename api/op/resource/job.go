@@ -216,7 +216,7 @@ func (j *jobForm) Rejection(view *view.View, p command.Problem) write.Rejection 
 			r.Message = "names a job that nobody has claimed: claim it first, then hand in the result"
 		}
 	case command.ProblemJobClaimed:
-		// As far as the view knows the claim: it may be behind.
+		// The view may be behind, and not know the claim.
 		if seq, known := view.Resolve(j.jobID.Value); known {
 			if job, _, err := view.Job(seq); err == nil && job.Status == state.JobClaimed {
 				r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, wire.Instant(job.ClaimExpiresAt), job.ClaimExpiresAt)
@@ -480,7 +480,7 @@ func (j *jobForm) readNext() {
 	members, isObject := membersOf(value)
 	// The members are the body of a form of their own, whose problems are those of next.
 	f := write.NewForm(&wire.Document{Fields: members}, &nextBody, nil)
-	f.Dry = true // an example may hold placeholders
+	f.DryRun = true // an example may hold placeholders
 	q := &j.next.query
 	tags := f.Labels(&nextFields[0])
 	for i := range tags {
@@ -510,7 +510,7 @@ func (j *jobForm) readNext() {
 			j.Problems.Add(fieldNext.Name, "may have at most %d bytes", command.MaxNextBytes)
 		}
 	}
-	j.Settle(&fieldNext, true, value)
+	j.SetValid(&fieldNext, true, value)
 }
 
 // membersOf returns the members of an object, or of a text with one, ordered by their names.
@@ -583,7 +583,7 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 // take returns the command that takes the first candidate, or nil without one. An earlier request
 // is found by its request_id.
 func (j *jobForm) take() command.Payload {
-	if j.Dry && j.next.call != nil && j.next.candidates == nil && !j.Problems.Any() {
+	if j.DryRun && j.next.call != nil && j.next.candidates == nil && !j.Problems.Any() {
 		_ = j.find()
 	}
 	if len(j.next.candidates) == 0 && !j.next.repeats {

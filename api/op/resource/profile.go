@@ -109,7 +109,7 @@ func readProfile(c *op.Call, doc *wire.Document) *profileForm {
 	change.Note = f.given(&fieldNote, command.FieldNote, f.Text(&fieldNote))
 	receiver := f.Private(&fieldNotifyURL)
 	if receiver.Value == notifyOff {
-		f.Settle(&fieldNotifyURL, true, notifyOff)
+		f.SetValid(&fieldNotifyURL, true, notifyOff)
 		receiver.Value = ""
 	} else {
 		receiver = f.readURL(&fieldNotifyURL, receiver, c.Env.Notify.Problem)
@@ -144,7 +144,7 @@ func (f *profileForm) readURL(field *write.Field, s write.Sent, problem func(str
 			f.Problems.Add(field.Name, "%s", problem)
 		}
 	}
-	f.Settle(field, s.Given, s.Value)
+	f.SetValid(field, s.Given, s.Value)
 	return s
 }
 

@@ -49,7 +49,7 @@ func readReport(doc *wire.Document) *reportForm {
 	if r.why == 0 && !r.Problems.Has(fieldReason.Name) {
 		r.Problems.Add(fieldReason.Name, "must be one of %s", reportReasons)
 	}
-	r.Settle(&fieldReason, true, r.why.String())
+	r.SetValid(&fieldReason, true, r.why.String())
 	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
 	r.ReadName(&write.FieldAuthor)
 	r.ReadRequestID()
@@ -62,9 +62,9 @@ func readReport(doc *wire.Document) *reportForm {
 func (r *reportForm) readTarget() {
 	id, profile, channel := r.ReadID(&fieldEntryID, state.TypeEntry), r.Read(&fieldProfile), r.Read(&fieldChannel)
 	name := r.Converted(&fieldProfile, profile, fieldProfile.Name, text.AgentName, command.MaxName)
-	r.Settle(&fieldProfile, profile.Given, name)
+	r.SetValid(&fieldProfile, profile.Given, name)
 	place := r.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
-	r.Settle(&fieldChannel, channel.Given, place)
+	r.SetValid(&fieldChannel, channel.Given, place)
 	r.field = fieldEntryID.Name
 	given := 0
 	for _, one := range [...]struct{ target, field, value string }{

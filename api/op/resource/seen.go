@@ -49,7 +49,7 @@ func readSeen(doc *wire.Document) *seenForm {
 	if len(sent) == 0 && !s.Problems.Has(fieldSeenIDs.Name) {
 		s.Problems.Add(fieldSeenIDs.Name, "is required: the ids of up to %d entries, as openItems gives them", command.MaxSeen)
 	}
-	s.Settle(&fieldSeenIDs, true, s.ids)
+	s.SetValid(&fieldSeenIDs, true, s.ids)
 	s.End()
 	return s
 }

@@ -95,7 +95,7 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 	fresh := c.ReadFreshness(query, &f.Problems)
 	from := identify(c, f)
 	run := func() error {
-		if f.Dry {
+		if f.DryRun {
 			if err := c.WithinBudget(c.Env.Guard.DryRuns, "dry-runs", "Too many dry runs from your address."); err != nil {
 				return Explain(c, d, err)
 			}
@@ -104,8 +104,8 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 		switch {
 		case f.Problems.Any():
 			return decline(c, d)
-		case f.Dry:
-			return rehearse(c, d)
+		case f.DryRun:
+			return answerDryRun(c, d)
 		}
 		return carryOut(c, d, from)
 	}
@@ -116,7 +116,7 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 // problems that the state finds. If the request_id was used before, it is the earlier result.
 func decline(c *op.Call, d Draft) error {
 	f, view := d.Shared(), c.View()
-	if f.Body.Repeats != 0 && f.Reason.Code == "" && !f.Dry && f.Author.Request.ID != "" && !f.Problems.Has(f.Body.Signed) {
+	if f.Body.Repeats != 0 && f.Reason.Code == "" && !f.DryRun && f.Author.Request.ID != "" && !f.Problems.Has(f.Body.Signed) {
 		seq, known, err := view.Earlier(f.Body.Repeats, f.Author.Signature())
 		if err != nil {
 			return fmt.Errorf("look at the name: %w", err)

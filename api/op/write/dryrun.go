@@ -32,7 +32,7 @@ func (f *Form) readDryRun() {
 	if value != nil && !isBool {
 		f.Problems.Add(FieldDryRun.Name, "must be true or false")
 	}
-	f.Dry = dry
+	f.DryRun = dry
 }
 
 // flagOf returns the flag that a word stands for, or the word.
@@ -64,8 +64,8 @@ func TakeDryRun(doc *wire.Document, pairs []wire.Pair) {
 	doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, flagOf(pairs[at].Value)})
 }
 
-// rehearse is the second half of a dry run without problems.
-func rehearse(c *op.Call, d Draft) error {
+// answerDryRun is the second half of a dry run without problems.
+func answerDryRun(c *op.Call, d Draft) error {
 	f, cmd := d.Shared(), d.Command()
 	if cmd == nil {
 		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
@@ -95,8 +95,8 @@ func rehearse(c *op.Call, d Draft) error {
 	return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", would}, {"notes", append(notes, f.Notes...)}})
 }
 
-// checkDryRun checks the rules that apply checks for a write. Public rules are errors; of
-// the others it only returns that there is one.
+// checkDryRun checks the rules that apply checks for a write. A public rule is an error. refused is
+// set if another one rejects the write.
 func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
 	view := c.View()
 	found, err := inspect(d, view)

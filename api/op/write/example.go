@@ -101,7 +101,7 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 		}
 		notes = []string{begins + ": replace " + joined(open) + ", then leave out dry_run."}
 		fallthrough
-	case f.Dry, len(e.open) > 0:
+	case f.DryRun, len(e.open) > 0:
 		o = o.Replace(FieldDryRun.Name, true)
 	}
 	if keyOfHeader {
@@ -136,7 +136,7 @@ func (e *Example) repair(d Draft) (bool, error) {
 		if err := e.correct(d, f); err != nil {
 			return false, err
 		}
-		again, err := e.reread(d, e.fields, f.Dry || len(e.open) > 0)
+		again, err := e.reread(d, e.fields, f.DryRun || len(e.open) > 0)
 		if err != nil {
 			return false, err
 		}

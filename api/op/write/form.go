@@ -123,7 +123,7 @@ type Form struct {
 	Problems wire.Problems
 	Notes    []string
 	Author   command.Author // made of the fields without problems
-	Dry      bool           // this is a dry run
+	DryRun   bool
 	// Reason is the reason of the error, without a code if the fields break rules.
 	Reason Rejection
 	// values are the values of the fields that were read without a problem, or corrected.
@@ -219,8 +219,8 @@ func (f *Form) Drop(name string) {
 // Unsure leaves a field to the client: to confirm its value, or to supply one.
 func (f *Form) Unsure(name string) { f.unsure = append(f.unsure, name) }
 
-// Settle keeps the value of a field that was sent and has no problem.
-func (f *Form) Settle(field *Field, given bool, value any) {
+// SetValid is Set for a field that was sent and has no problem.
+func (f *Form) SetValid(field *Field, given bool, value any) {
 	if given && !f.Problems.Has(field.Name) {
 		f.Set(field, value)
 	}
@@ -279,7 +279,7 @@ func (f *Form) Bounded(field *Field, s Sent) Sent {
 		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, n)
 	case n < field.Least || n > field.Most:
 		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
-	case !f.Dry && (slices.Contains(placeholders, s.Value) || s.Value == field.placeholder()):
+	case !f.DryRun && (slices.Contains(placeholders, s.Value) || s.Value == field.placeholder()):
 		f.Problems.Add(field.Name, "is the placeholder of an example: replace it by your own text")
 	}
 	if s.Given && n >= field.Least && n <= field.Most && (s.cleaned || !f.Problems.Has(field.Name)) {
@@ -331,7 +331,7 @@ func (f *Form) ReadID(field *Field, of state.EntryType) Sent {
 	if s.Length = wire.Count(s.Value); s.Length > field.Most {
 		f.Problems.Add(field.Name, "may have at most %d characters; this one has %d", field.Most, s.Length)
 	}
-	f.Settle(field, true, s.Value)
+	f.SetValid(field, true, s.Value)
 	return s
 }
 
@@ -359,7 +359,7 @@ func (f *Form) ReadName(field *Field) {
 	if name := f.Converted(field, sent, "agent", text.AgentName, command.MaxName); name != "" {
 		f.Author.Agent, f.Author.AgentKey = name, text.Fold(name)
 	}
-	f.Settle(field, sent.Given, f.Author.Agent)
+	f.SetValid(field, sent.Given, f.Author.Agent)
 }
 
 // Converted returns the name made from a text, or "" and a problem.
@@ -402,7 +402,7 @@ func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title st
 	default:
 		title = s.Value
 	}
-	f.Settle(field, s.Given, title)
+	f.SetValid(field, s.Given, title)
 	return title
 }
 
@@ -425,7 +425,7 @@ func (f *Form) Flag(field *Field) bool {
 	if value != nil && !isBool {
 		f.Problems.Add(field.Name, "must be true or false")
 	}
-	f.Settle(field, value != nil, on)
+	f.SetValid(field, value != nil, on)
 	return on
 }
 
@@ -453,7 +453,7 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 		}
 		f.Problems.Add(field.Name, "each %s must have %d to %d characters", field.Noun, field.Least, field.Most)
 	}
-	f.Settle(field, true, distinct)
+	f.SetValid(field, true, distinct)
 	if len(items) > field.Items && !f.Problems.Has(field.Name) {
 		f.Problems.Add(field.Name, "may hold at most %d %s; these are %d", field.Items, field.Name, len(items))
 		f.Set(field, distinct[:min(len(distinct), field.Items)])
@@ -513,14 +513,14 @@ func (f *Form) Number(field *Field) uint64 {
 		f.Problems.Add(field.Name, "must be a whole number from %d to %d", field.Least, field.Most)
 		n = 0
 	}
-	f.Settle(field, true, int(n))
+	f.SetValid(field, true, int(n))
 	return n
 }
 
 // ReadRequestID reads the key that keeps a write from being made twice. In a URL it
 // is required, and holds only what is safe there.
 func (f *Form) ReadRequestID() {
-	field, required := &FieldRequestID, f.Body.InURL && !f.Dry
+	field, required := &FieldRequestID, f.Body.InURL && !f.DryRun
 	s := f.Read(field)
 	n := s.Length
 	if f.Doc.MessageID != "" {

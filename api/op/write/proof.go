@@ -61,7 +61,7 @@ func (f *Form) ReadKey() {
 		f.Author.Proof.Key = []byte{}
 		f.Set(&FieldEditKey, key.Value)
 		f.Unsure(FieldEditKey.Name)
-		if !f.Dry {
+		if !f.DryRun {
 			f.Problems.Add(FieldEditKey.Name, "is the placeholder of an example: replace it by the key")
 		}
 	case f.Problems.Has(FieldEditKey.Name):
