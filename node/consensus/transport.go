@@ -195,8 +195,8 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && req.LeaderCommitIndex == 0
 }
 
-// wanted reports whether an attempt is to be repeated: this node still leads in the
-// term, and the server is still in the configuration.
+// wanted reports whether an attempt has to be repeated: this node still leads in the term, and the
+// server is still in the configuration.
 func (t *transport) wanted(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {

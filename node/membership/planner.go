@@ -150,7 +150,7 @@ func (p *planner) remember(sit *situation) {
 	}
 }
 
-// mayAdd reports whether a live node outside of the configuration is to be added.
+// mayAdd reports whether a live node outside of the configuration may be added.
 func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) bool {
 	if m.Leaving || m.ClusterID != "" && m.ClusterID != sit.cluster {
 		return false

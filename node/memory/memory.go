@@ -34,7 +34,7 @@ func SetLimit() {
 	}
 }
 
-// Limit returns Go's soft limit in bytes. 0 means that there is no limit.
+// Limit returns Go's soft limit in bytes. 0 means no limit.
 func Limit() int64 {
 	if n := debug.SetMemoryLimit(-1); n < math.MaxInt64 {
 		return n

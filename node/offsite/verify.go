@@ -76,7 +76,7 @@ func (v *Verifier) Run(ctx context.Context) {
 	})
 }
 
-// unverified reports whether the newest backup of the schedule is to be verified.
+// unverified reports whether the newest backup of the schedule has to be verified.
 func (p *Plan) unverified() bool {
 	return p.Settings.BackupURL != "" && p.Settings.BackupVerify && p.Run.Saved > 0 && p.Run.Verified != p.Run.Saved
 }

@@ -57,8 +57,8 @@ func hangsUp() bool {
 	return true
 }
 
-// OutliveHangups keeps a process without a terminal running at a SIGHUP. Without a terminal
-// the signal can only be a request to reload; the log explains that there is no need.
+// OutliveHangups keeps a process without a terminal running at a SIGHUP. Without a terminal the
+// signal can only be a request to reload; the log explains that none is needed.
 func OutliveHangups(ctx context.Context, logger *slog.Logger) {
 	if hangsUp() || signal.Ignored(syscall.SIGHUP) {
 		return
