@@ -40,8 +40,9 @@ func (o *Operation) ShownPath() string {
 	return strings.Join(segments, "/")
 }
 
-// Handler is the first half of an operation: it reads a request and collects its problems. It
-// has no effect and does not wait, so that a call can be tried. It returns the second half.
+// Handler is the first half of an operation: it reads a request and collects its problems. It has
+// no effect and does not wait, so that it can run alone (Call.CheckOnly). It returns the second
+// half.
 type Handler func(c *Call) (Task, error)
 
 // Task is the second half of an operation, for a request without problems.

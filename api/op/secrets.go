@@ -47,13 +47,13 @@ func NewSalt() []byte {
 	return salt
 }
 
-// HashSecret is the hash of a secret that the cluster stores.
+// HashSecret returns the hash of a secret that the cluster stores.
 func HashSecret(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
-// isEditKey reports whether a text has the form of our keys.
+// isEditKey reports whether a text has the form of an edit_key.
 func isEditKey(s string) bool {
 	secret, ok := strings.CutPrefix(s, EditKeyPrefix)
 	return ok && len(secret) == secretChars && strings.Trim(secret, "abcdefghijklmnopqrstuvwxyz234567") == ""

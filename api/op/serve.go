@@ -117,10 +117,10 @@ func (c *Call) Await(f Freshness) error {
 	return nil
 }
 
-// ahead asks the leader about an index that this node did not reach. It returns the error of an
-// index that no log entry of this cluster has, as after a restore of an older backup, and nil
-// for any other index, or if no leader answers. An index that any node has shown is at most
-// that of a strong read, so every greater one is foreign.
+// ahead asks the leader about an index that this node has not reached. It returns an error if the
+// log of this cluster has no such index, as after a restore of an older backup, and nil if it has,
+// or if no leader answers. An index that a node has shown is at most that of a strong read, so a
+// greater one is foreign.
 func (c *Call) ahead(index uint64) error {
 	ctx, done := c.Wait(aheadTimeout)
 	defer done()
@@ -144,8 +144,8 @@ func (c *Call) ahead(index uint64) error {
 	}
 }
 
-// OrUnavailable keeps what a client may see and turns the rest, the end of a
-// context, into a 503.
+// OrUnavailable returns an error that a client may see as it is, and any other one, such as the end
+// of a context, as a 503.
 func OrUnavailable(err error, code command.Code, reason string) error {
 	if ToError(err) != nil {
 		return err

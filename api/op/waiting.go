@@ -41,10 +41,10 @@ func (c *Call) WatchClient() (gone <-chan struct{}, stop func()) {
 	return guarded.Watch()
 }
 
-// WaitReady keeps a call that needs the state while this node is not part of a
-// cluster yet, or has not caught up since it started: a load balancer may send calls
-// before it has found that out. It returns an error when the node is still not there:
-// its state is empty, or may show what has been purged.
+// WaitReady delays a call that needs the state until this node is part of a cluster and has caught
+// up since its start: a load balancer may send calls before it knows that the node is not ready. It
+// returns an error if the wait ends before, because the state is empty then, or may have purged
+// texts.
 func (c *Call) WaitReady() error {
 	err := c.waitFor(c.Env.Backend.Joined(), &command.Unavailable{
 		Code: command.CodeNoLeader, Reason: "this node has not joined a cluster yet; ask another one",

@@ -79,8 +79,8 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 	})
 }
 
-// testPattern returns the members of an answer that say which of the newest entries a pattern is
-// found in. Other rules have no such members.
+// testPattern returns the members of an answer with the newest entries that match a pattern. Other
+// rules have no such members.
 func testPattern(c *op.Call, cmd *command.SetRule, last int) (wire.Object, error) {
 	if cmd.Kind != command.RulePattern {
 		return nil, nil

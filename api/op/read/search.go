@@ -102,7 +102,8 @@ func (l *Params) rankedQuery() string {
 	return query.Encode()
 }
 
-// readMode reads the mode of a search, after all that it does not go with but the cursor.
+// readMode reads the mode of a search. It comes after the parameters that it excludes, except for
+// the cursor.
 func (l *Params) readMode() {
 	switch mode := wire.Word(l.Text("mode", MaxNumber)); mode {
 	case "", "all":

@@ -68,7 +68,7 @@ type Rejection = struct {
 	Summary string
 }
 
-// curable are the problems that do not require another caller, job or entry.
+// curable are the problems that the same caller can solve for the same job or entry.
 var curable = []command.Problem{command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemUnchecked, command.ProblemWrongKey}
 
 // NewerRule returns the rejection for an unknown problem.

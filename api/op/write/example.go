@@ -47,7 +47,7 @@ type Example struct {
 	open   []string
 	// tried is how often each field was corrected.
 	tried map[string]int
-	// another reports whether the example is not the request itself, corrected.
+	// another is set if the example is not the corrected request.
 	another bool
 }
 
@@ -178,7 +178,7 @@ const (
 	mendLeave         // nothing, unless the field is required
 )
 
-// mend corrects a field that has a problem. Each time it goes further.
+// mend corrects a field with a problem. Each attempt changes more.
 func (e *Example) mend(d Draft, f *Form, field *Field) error {
 	turn, at := e.tried[field.Name], e.fields.Index(field.Name)
 	if turn == mendKeep && at < 0 {

@@ -59,7 +59,7 @@ var (
 	FieldEditKey   = Field{Name: "edit_key", Secret: true}
 )
 
-// Body is what is the same for all bodies of an operation.
+// Body describes the bodies of an operation.
 type Body struct {
 	Fields []Field
 	// Signed is the name of the field with the author's name.
@@ -77,8 +77,8 @@ type Body struct {
 	LookAt string
 	// Harmless means that a repetition has no effect.
 	Harmless bool
-	// Subjects are the names of the fields with what the write refers to. If one has a problem, the
-	// state is asked about the name alone.
+	// Subjects are the names of the fields that name objects of the write. If one has a problem,
+	// the state is asked only about the author.
 	Subjects []string
 	// NeedsKey means that the write is impossible without an edit_key.
 	NeedsKey bool

@@ -11,8 +11,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// claimMargin is how long before its end a claim no longer keeps others out of the log: the
-// leader, whose clock decides about the end, may be ahead of this node.
+// claimMargin is the time before its end from which a claim no longer keeps others out of the log:
+// the leader's clock, which decides, may be ahead of this node's.
 const claimMargin = 5 * time.Second
 
 // Examine judges a command with this node's view.
@@ -24,8 +24,8 @@ func Examine(c *op.Call, cmd command.Payload) (err error) {
 }
 
 // Admit judges a command before it is proposed, and returns the error of a policy that rejects it.
-// What need not enter the log, and may be outdated, is judged again with the newest state; without a
-// leader, proposing the command fails.
+// A judgement that keeps the command out of the log may be outdated, so it is repeated with the
+// newest state. Without a leader, proposing the command fails.
 func Admit(c *op.Call, cmd command.Payload) error {
 	err, a := Examine(c, cmd), &c.Admission
 	mayBeOver := false // the record of the earlier request: profiles change, and reports are dropped

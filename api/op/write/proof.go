@@ -27,7 +27,7 @@ func (f *Form) takesPlaceholder() bool {
 // keyIsPlaceholder reports whether the body has a placeholder of the key. No other key is kept.
 func (f *Form) keyIsPlaceholder() bool { return f.values.Has(FieldEditKey.Name) }
 
-// problemsOfAll are the problems that do not depend on who writes.
+// problemsOfAll are the problems that do not depend on the writer.
 var problemsOfAll = []command.Problem{
 	command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemJobNotClaimed,
 }
