@@ -38,8 +38,8 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 	return result, index, err
 }
 
-// accepts returns why this node takes no write from a sender now, or nil. A sender without a
-// fingerprint came before the key of fingerprints was known here.
+// accepts returns the reason why this node rejects writes of a sender now, or nil. A sender without
+// a fingerprint came before the key of fingerprints was known here.
 func (b *backend) accepts(from command.Sender, payload command.Payload) error {
 	if from.Fingerprint == "" && command.OrderOf(payload) == nil { // a moderator is known by a token
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}

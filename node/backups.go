@@ -29,7 +29,7 @@ func (n *Node) newVerifier() *offsite.Verifier {
 // state.
 const restoreRoom = 2
 
-// tryRestore restores a backup beside the node's own state, and erases what came out.
+// tryRestore restores a backup beside the node's own state, and deletes the result.
 func (n *Node) tryRestore(open func() (io.ReadCloser, error)) error {
 	var unusable atomic.Pointer[error]
 	o := offline.Offline{

@@ -18,7 +18,7 @@ const (
 	abandonTimeout = 500 * time.Millisecond // bounds the closing of listeners when the disk hangs
 )
 
-// ending says how a node ends. The zero value ends it at once, but closes everything.
+// ending is the way in which a node ends. The zero value ends it at once, but closes everything.
 type ending struct {
 	drain  context.Context // bounds how long running requests may take; nil means crashDrain
 	polite bool            // notifies the others

@@ -67,7 +67,7 @@ func (v *View) newestThreads(q ThreadQuery) (firsts []uint64, next uint64, err e
 	})
 }
 
-// placed is a conversation and the entry that its place in a list follows.
+// placed is a conversation with the entry that decides its place in a list.
 type placed struct{ last, first uint64 }
 
 func (v *View) activeThreads(q ThreadQuery) (firsts []uint64, next uint64, err error) {

@@ -33,9 +33,9 @@ type Keeper struct {
 	problem           atomic.Pointer[string]
 }
 
-// Load reads a certificate with its chain, and its private key, both in PEM form. One that has
-// expired or is not valid yet may be the only one, and a node that cannot start would be worse: it
-// is used, with a warning in the log. now is the clock that its times are compared with.
+// Load reads a certificate with its chain, and its private key, both in PEM form. A certificate
+// that has expired or is not valid yet is used, with a warning in the log: it may be the only one,
+// and a node that does not start would be worse. now is the clock that its times are compared with.
 func Load(certFile, keyFile string, logger *slog.Logger, now func() time.Time) (*Keeper, error) {
 	k := &Keeper{certFile: certFile, keyFile: keyFile, logger: logger, now: now}
 	pair, err := k.read()

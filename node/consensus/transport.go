@@ -67,10 +67,10 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	return err
 }
 
-// AppendEntriesPipeline opens a pipeline of log entries to a server. To one that lacks
-// more than one message holds it is denied once: Raft then sends all of it first. In a
-// pipeline it sends one message for each new entry or commit timeout, so a follower that
-// comes back to an idle leader would lag for long.
+// AppendEntriesPipeline opens a pipeline of log entries to a server. It is denied once to a server
+// that lacks more entries than one message holds: Raft then sends these first. In a pipeline it
+// sends one message for each new entry or commit timeout, so a follower that comes back to an idle
+// leader would lag for long.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	if r := t.raft.Load(); r != nil && t.notices.deny(id, r.LastIndex()) {
 		return nil, raft.ErrPipelineReplicationNotSupported

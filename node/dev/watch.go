@@ -129,7 +129,7 @@ func (w *watch) leaderOf(states []state) (leader string) {
 	return leader
 }
 
-// announce says once that the cluster is ready, or that it takes long.
+// announce prints once that the cluster is ready, or that it takes long.
 func (w *watch) announce(states []state) {
 	if w.announced {
 		return

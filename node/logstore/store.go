@@ -269,9 +269,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ErrCorrupt matches every *CorruptError.
 var ErrCorrupt = errors.New("log is corrupt")
 
-// CorruptError says that the log on disk, or an entry received for it, is not
-// what was once written. Such a node must stop: it could vote or answer based on
-// data that was never agreed on.
+// CorruptError is the error of a log on disk, or of a received entry, that differs from what was
+// written. Such a node must stop: it could vote or answer based on data that was never agreed on.
 type CorruptError struct {
 	Path  string // the log's file
 	Index uint64 // the entry; 0 when the damage is not in one entry

@@ -221,8 +221,8 @@ const (
 	txidOffset = 16 + 48
 )
 
-// DivergedError says that the log on disk is not, or may not be, the one that Raft
-// has in memory. Such a node stops; the next start reads the log as it is.
+// DivergedError is the error of a log on disk that is not, or may not be, the one that Raft has in
+// memory. Such a node stops; the next start reads the log as it is.
 type DivergedError struct {
 	Path string // the log's file
 	Err  error  // the cause

@@ -67,8 +67,8 @@ type obstacle struct {
 	wrong bool // an operator has to act
 }
 
-// reportWaiting says why this node waits, in the log and in /readyz. The leader's
-// reason takes precedence over the node's own.
+// reportWaiting shows the reason why this node waits in the log and in /readyz. The leader's reason
+// takes precedence over the node's own.
 func (ms *Membership) reportWaiting(ctx context.Context, seen, rejected obstacle) {
 	if rejected.text != "" {
 		seen = rejected
@@ -83,7 +83,7 @@ func (ms *Membership) reportWaiting(ctx context.Context, seen, rejected obstacle
 	ms.cfg.Logger.Log(ctx, level, "not part of a cluster yet", "reason", seen.text)
 }
 
-// outsideOf says what a node waits for that only joins a cluster.
+// outsideOf returns the obstacle of a node that only joins a cluster.
 func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 	others := slices.DeleteFunc(slices.Clone(members), func(m cluster.Member) bool { return m.ServerID == self })
 	if len(others) == 0 {

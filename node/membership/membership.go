@@ -100,7 +100,7 @@ func (ms *Membership) Lead(ctx context.Context) {
 	workers.Wait()
 }
 
-// Waiting returns why this node is not part of a cluster yet, "" when it does not wait.
+// Waiting returns the reason why this node is not part of a cluster yet, or "" if it does not wait.
 func (ms *Membership) Waiting() string {
 	if waiting := ms.waiting.Load(); waiting != nil {
 		return *waiting

@@ -266,7 +266,7 @@ func (c *Cluster) TryStart(i int) error {
 	}
 }
 
-// Kill ends nodes at the same moment, without a word and without flushing.
+// Kill ends nodes at the same moment, without notice and without flushing.
 func (c *Cluster) Kill(nodes ...int) {
 	c.t.Helper()
 	var wg sync.WaitGroup

@@ -92,7 +92,7 @@ func (v *Verifier) Discard() {
 	}
 }
 
-// verify restores the newest scheduled backup and erases what came out.
+// verify restores the newest scheduled backup and deletes the result.
 func (v *Verifier) verify(ctx context.Context, plan *Plan) error {
 	store, err := Open(plan.Settings.BackupURL, v.Access)
 	if err != nil {

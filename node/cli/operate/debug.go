@@ -74,7 +74,7 @@ func (c *debugCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return terminal.Show(report, c.JSON, b.report, strings.Join(lines, "\n"))
 }
 
-// collect asks every server that the node knows, all at the same time, through it.
+// collect asks all servers that the node knows at the same time, through the node.
 func (c *debugCommand) collect(ctx context.Context, client *admin.Client, b *bundle) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout+c.CPU)
 	defer cancel()

@@ -23,7 +23,7 @@ const (
 	blockSize = 200    // how many ports a process takes at a time
 )
 
-// ErrNone says that every block is held by a process.
+// ErrNone means that every block is held by a process.
 var ErrNone = errors.New("no free ports between " + strconv.Itoa(lowest) + " and " + strconv.Itoa(highest))
 
 var pool struct {
