@@ -137,7 +137,7 @@ func (n *Node) moderate(request admin.Moderation) (status int, answer []byte) {
 }
 
 func (b *backend) Cluster(ctx context.Context) wire.Cluster {
-	report := b.operator.Pulse(ctx)
+	report := b.admin.Pulse(ctx)
 	newest := report.Newest()
 	c := wire.Cluster{Leader: membership.NameOf(report.Leader), Nodes: make([]wire.ClusterNode, len(report.Servers)), Elections: []wire.Election{}}
 	for i := range report.Servers {
@@ -172,7 +172,7 @@ func shownNode(s *admin.Server, newest uint64) wire.ClusterNode {
 }
 
 func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error) {
-	report, err := b.operator.Purges(ctx, view)
+	report, err := b.admin.Purges(ctx, view)
 	p := op.Purges{Purged: report.Purged, RemovedSince: report.RemovedSince, BackupsUntil: report.BackupsUntil, Servers: make([]op.PurgeDisk, len(report.Servers))}
 	for i, s := range report.Servers {
 		p.Servers[i] = op.PurgeDisk(s)

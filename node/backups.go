@@ -20,7 +20,7 @@ func (n *Node) newVerifier() *offsite.Verifier {
 			defer v.Release()
 			return v.PurgedUpTo(index)
 		},
-		Turn: n.operator.VerifiesBackups, Restore: n.tryRestore, Pacer: &n.pacer, Logger: n.logger,
+		Turn: n.admin.VerifiesBackups, Restore: n.tryRestore, Pacer: &n.pacer, Logger: n.logger,
 		Propose: n.proposeOwn,
 	}
 }

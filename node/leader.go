@@ -83,7 +83,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 		n.proposeDue(ctx, forgetInterval, "senders are remembered longer than they should; it is tried again", dueForgetting)
 	})
 	for _, lead := range []func(context.Context){
-		n.dataKey.KeepSealed, n.delivery.Lead, n.backups.Lead, n.operator.LogEvents, n.members.Lead,
+		n.dataKey.KeepSealed, n.delivery.Lead, n.backups.Lead, n.admin.LogEvents, n.members.Lead,
 	} {
 		workers.Go(func() { lead(ctx) })
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/adminserver"
 	"github.com/commons-cluster/commons/node/certificate"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/consensus"
@@ -35,7 +36,6 @@ import (
 	"github.com/commons-cluster/commons/node/memory"
 	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/offsite"
-	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/pace"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/purge"
@@ -47,7 +47,7 @@ import (
 type Node struct {
 	cfg         config.Config
 	logger      *slog.Logger
-	logs        operator.Logs // behind logger
+	logs        adminserver.Logs // behind logger
 	started     time.Time
 	process     string // random id of this process
 	descriptors health.Descriptors
@@ -78,7 +78,7 @@ type Node struct {
 	health    *health.Health
 	pacer     pace.Pacer
 	delivery  *delivery.Service
-	operator  *operator.Operator
+	admin     *adminserver.Server
 	purge     *purge.Worker
 	backups   *offsite.Schedule
 	verifier  *offsite.Verifier
@@ -215,7 +215,7 @@ func (n *Node) openLog() error {
 	n.dataKey = datakey.New(datakey.Config{
 		Machine: n.machine, Secrets: n.secrets, Logger: n.logger, Propose: n.proposeAsLeader,
 		Joined:  func(id string) { n.port.Joined(id) },
-		Servers: func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
+		Servers: func(ctx context.Context) []admin.Server { return n.admin.ClusterReport(ctx).Servers },
 	}, founded)
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err
@@ -434,8 +434,8 @@ func (n *Node) openParts() (err error) {
 	})
 	n.purge = &purge.Worker{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
-		Others:  func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
-		Turn:    func(ctx context.Context, purge uint64) bool { return n.operator.ErasesNext(ctx, purge) },
+		Others:  func(ctx context.Context) uint64 { return n.admin.LeastApplied(ctx) },
+		Turn:    func(ctx context.Context, purge uint64) bool { return n.admin.ErasesNext(ctx, purge) },
 		Discard: func() { n.verifier.Discard() },
 		Forget: func() {
 			if server := n.serving.Load(); server != nil {
@@ -446,7 +446,7 @@ func (n *Node) openParts() (err error) {
 	if n.registry, err = n.health.NewRegistry(append(n.delivery.Collectors(), n.purge.Collectors()...)...); err != nil {
 		return err
 	}
-	n.operator = operator.New(operator.Config{
+	n.admin = adminserver.New(adminserver.Config{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Process: n.process, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
@@ -455,7 +455,7 @@ func (n *Node) openParts() (err error) {
 	})
 	n.backups = &offsite.Schedule{
 		Access: n.cfg.Access, ClusterID: n.dataKey.ClusterID, Plan: n.backupPlan, Now: n.pipeline.Clocks().Corrected,
-		Backup: n.operator.Backup, Purged: n.operator.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Pacer: &n.pacer, Logger: n.logger,
+		Backup: n.admin.Backup, Purged: n.admin.PurgeList, Propose: n.proposeAsLeader, ListEvery: n.cfg.Tuning.PurgeGather, Pacer: &n.pacer, Logger: n.logger,
 	}
 	n.verifier = n.newVerifier()
 	return nil
@@ -472,7 +472,7 @@ func (n *Node) requests() uint64 {
 // with the cluster's secret.
 func (n *Node) openPrivate() error {
 	inner := http.NewServeMux()
-	n.operator.Handle(inner)
+	n.admin.Handle(inner)
 	n.delivery.Handle(inner)
 	inner.Handle("/", n.pipeline.Handler())
 	mux := http.NewServeMux()

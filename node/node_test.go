@@ -183,7 +183,7 @@ func TestStartWithoutAGossipName(t *testing.T) {
 	const problem = "its gossip address, n1.invalid:7946, cannot be resolved"
 	n := mustStart(t, c)
 	await.Eventually(t, "ready", n.readyForTest)
-	warnings := n.operator.ClusterReport(t.Context()).Servers[0].Report.Warnings
+	warnings := n.admin.ClusterReport(t.Context()).Servers[0].Report.Warnings
 	check.Contains(t, strings.Join(warnings, "; "), problem, "warnings")
 	shutdown(t, n)
 

@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"context"
@@ -26,21 +26,21 @@ const (
 )
 
 // digestAt returns the digest of this node, stopped at an index.
-func (o *Operator) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
-	id, index := o.cfg.ServerID, request.Index
+func (a *Server) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
+	id, index := a.cfg.ServerID, request.Index
 	waiting, stop := context.WithTimeout(ctx, digestWait)
 	defer stop()
-	view, err := o.cfg.Machine.ViewAt(waiting, index)
+	view, err := a.cfg.Machine.ViewAt(waiting, index)
 	switch {
 	case errors.Is(err, fsm.ErrPassed):
-		return admin.Digest{}, rejectf(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
+		return admin.Digest{}, rejectf(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, a.cfg.Machine.Applied(), index)
 	case err != nil:
-		return admin.Digest{}, rejectf(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", id, o.cfg.Machine.Applied(), index)
+		return admin.Digest{}, rejectf(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", id, a.cfg.Machine.Applied(), index)
 	}
 	defer view.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(o.cfg.Work, cancel)() // the state cannot be closed meanwhile
+	defer context.AfterFunc(a.cfg.Work, cancel)() // the state cannot be closed meanwhile
 	rows, err := view.RowDigest(ctx)
 	if err != nil {
 		return admin.Digest{}, rejectf(http.StatusServiceUnavailable, "%s: %v", id, err)
@@ -52,7 +52,7 @@ func (o *Operator) digestAt(ctx context.Context, request admin.DigestRequest) (a
 // compareDigests asks all servers of the configuration for their digest at one index
 // that covers everything acknowledged so far. Under load it is a future index: ahead by
 // twice the progress of the log during the round before.
-func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
+func (a *Server) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
 	patience := time.Duration(request.PatienceMillis) * time.Millisecond
 	if patience <= 0 {
 		patience = digestPatience
@@ -62,7 +62,7 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 	var c admin.Comparison
 	var last uint64
 	for round := range digestRounds {
-		index, err := o.cfg.Pipeline.ReadIndex(ctx)
+		index, err := a.cfg.Pipeline.ReadIndex(ctx)
 		if err != nil {
 			return c, rejectf(http.StatusServiceUnavailable, "no index to compare at: %v; see `commons members`, and repeat", err)
 		}
@@ -72,8 +72,8 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 		}
 		last = index
 		var passed bool
-		c, passed = o.compareAt(ctx, index+ahead, round < digestRounds-1)
-		if !passed && o.cfg.Machine.Applied() >= c.Index {
+		c, passed = a.compareAt(ctx, index+ahead, round < digestRounds-1)
+		if !passed && a.cfg.Machine.Applied() >= c.Index {
 			break // else the load has ended before that index
 		}
 	}
@@ -82,8 +82,8 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 
 // compareAt asks all servers at the same time. It reports whether one of them had passed the
 // index; if there is another round, the others are stopped then.
-func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
-	servers := o.cfg.Raft.Servers()
+func (a *Server) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
+	servers := a.cfg.Raft.Servers()
 	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,10 +94,10 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 			id, request := string(s.ID), admin.DigestRequest{Index: index}
 			var d admin.Digest
 			var err error
-			if id == o.cfg.ServerID {
-				d, err = o.digestAt(ctx, request)
+			if id == a.cfg.ServerID {
+				d, err = a.digestAt(ctx, request)
 			} else {
-				d, err = call[admin.Digest](ctx, o, id, admin.PathDigest, request)
+				d, err = call[admin.Digest](ctx, a, id, admin.PathDigest, request)
 			}
 			if err != nil {
 				d = admin.Digest{ID: id, Index: index, Error: err.Error()}
@@ -133,80 +133,80 @@ const backupStall = 10 * time.Minute
 
 // serveSnapshot streams a backup: everything that was acknowledged before the call. The
 // operator's side reports to recordBackup that it was saved.
-func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
-	export, info, err := o.exportState(r.Context())
+func (a *Server) serveSnapshot(w http.ResponseWriter, r *http.Request) {
+	export, info, err := a.exportState(r.Context())
 	if err != nil {
-		o.reject(w, err)
+		a.reject(w, err)
 		return
 	}
-	defer o.closeExport(r.Context(), export)
+	defer a.closeExport(r.Context(), export)
 	w.Header().Set("Content-Type", "application/zstd")
 	start := time.Now()
 	if err := backup.Write(steadyWriter{w, http.NewResponseController(w)}, export, info); err != nil {
 		// The reader notices that the end of the backup is missing.
-		o.cfg.Logger.WarnContext(r.Context(), "a backup was interrupted", "error", err)
+		a.cfg.Logger.WarnContext(r.Context(), "a backup was interrupted", "error", err)
 		return
 	}
-	o.cfg.Logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
+	a.cfg.Logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
 }
 
 // Backup writes a backup: everything that was acknowledged before the call.
-func (o *Operator) Backup(ctx context.Context, w io.Writer) error {
-	export, info, err := o.exportState(ctx)
+func (a *Server) Backup(ctx context.Context, w io.Writer) error {
+	export, info, err := a.exportState(ctx)
 	if err != nil {
 		return err
 	}
-	defer o.closeExport(ctx, export)
+	defer a.closeExport(ctx, export)
 	return backup.Write(w, export, info)
 }
 
-func (o *Operator) closeExport(ctx context.Context, export *fsm.Export) {
+func (a *Server) closeExport(ctx context.Context, export *fsm.Export) {
 	if err := export.Close(); err != nil {
-		o.cfg.Logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
+		a.cfg.Logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
 	}
 }
 
 // recordBackup replicates the start time of the newest saved backup.
-func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
+func (a *Server) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
 	body := &command.RecordBackup{At: saved.CreatedAt}
 	if err := command.Check(body); err != nil {
 		return answer, rejectf(http.StatusBadRequest, "%v: give the createdAt of its header", err)
 	}
-	if _, _, err := o.cfg.Pipeline.Propose(ctx, command.Sender{}, body); err != nil {
+	if _, _, err := a.cfg.Pipeline.Propose(ctx, command.Sender{}, body); err != nil {
 		return answer, rejectf(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
 	}
-	v := o.cfg.Machine.View()
+	v := a.cfg.Machine.View()
 	defer v.Release()
-	if last, err := v.LastBackup(); err == nil && o.cfg.Health.IsAhead(last) {
+	if last, err := v.LastBackup(); err == nil && a.cfg.Health.IsAhead(last) {
 		return answer, rejectf(http.StatusConflict, "it counts one of %s, when the clocks were ahead, and counts backups by hand from then on; those of a schedule count at once",
 			time.UnixMilli(last).UTC().Format(time.RFC3339))
 	}
-	o.cfg.Logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
+	a.cfg.Logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
 	return answer, nil
 }
 
 // exportState starts an export that holds everything acknowledged so far.
-func (o *Operator) exportState(ctx context.Context) (export *fsm.Export, info backup.Info, err error) {
+func (a *Server) exportState(ctx context.Context) (export *fsm.Export, info backup.Info, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	begun := o.cfg.Pipeline.Clocks().Corrected()
-	index, err := o.cfg.Pipeline.ReadIndex(ctx)
+	begun := a.cfg.Pipeline.Clocks().Corrected()
+	index, err := a.cfg.Pipeline.ReadIndex(ctx)
 	if err != nil {
 		return nil, info, rejectf(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
 	}
-	if err := o.cfg.Machine.Wait(ctx, index); err != nil {
-		return nil, info, rejectf(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
+	if err := a.cfg.Machine.Wait(ctx, index); err != nil {
+		return nil, info, rejectf(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", a.cfg.ServerID)
 	}
-	export, err = o.cfg.Machine.Export()
+	export, err = a.cfg.Machine.Export()
 	switch {
 	case errors.Is(err, snapshot.ErrExporting):
-		return nil, info, rejectf(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
+		return nil, info, rejectf(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", a.cfg.ServerID)
 	case err != nil:
 		return nil, info, rejectf(http.StatusInternalServerError, "%v; ask another node", err)
 	}
 	return export, backup.Info{
-		CreatedAt: begun.UnixMilli(), Node: o.cfg.ServerID, Program: o.cfg.Version,
+		CreatedAt: begun.UnixMilli(), Node: a.cfg.ServerID, Program: a.cfg.Version,
 		SealedUnder: cluster.SealedUnder(export.SealedDataKey),
 	}, nil
 }

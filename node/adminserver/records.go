@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"cmp"
@@ -17,11 +17,11 @@ import (
 
 // LeastApplied returns the lowest applied index of the other servers that gossip knows;
 // 0 while one of them does not answer.
-func (o *Operator) LeastApplied(ctx context.Context) uint64 {
+func (a *Server) LeastApplied(ctx context.Context) uint64 {
 	least := uint64(math.MaxUint64)
-	for _, s := range o.ClusterReport(ctx).Servers {
+	for _, s := range a.ClusterReport(ctx).Servers {
 		switch {
-		case s.ID == o.cfg.ServerID || s.Part == admin.Outside || !s.Alive:
+		case s.ID == a.cfg.ServerID || s.Part == admin.Outside || !s.Alive:
 		case s.Report == nil:
 			least = 0
 		default:
@@ -33,8 +33,8 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 
 // ErasesNext reports whether all living servers before this one have erased the purges up to a
 // number. Servers erase in the order of their ids, the leader last.
-func (o *Operator) ErasesNext(ctx context.Context, purge uint64) bool {
-	report := o.ClusterReport(ctx)
+func (a *Server) ErasesNext(ctx context.Context, purge uint64) bool {
+	report := a.ClusterReport(ctx)
 	return erasesNext(&report, purge)
 }
 
@@ -49,8 +49,8 @@ func erasesNext(report *admin.ClusterReport, purge uint64) bool {
 
 // VerifiesBackups reports whether this node restores the scheduled backups as a check: the healthy
 // follower with the lowest id, or the leader without one.
-func (o *Operator) VerifiesBackups(ctx context.Context) bool {
-	report := o.ClusterReport(ctx)
+func (a *Server) VerifiesBackups(ctx context.Context) bool {
+	report := a.ClusterReport(ctx)
 	return verifiesBackups(&report)
 }
 
@@ -66,7 +66,7 @@ func verifiesBackups(report *admin.ClusterReport) bool {
 
 // Purges returns which nodes have erased the purges that a view knows. The disk of a server that has
 // left is unknown.
-func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
+func (a *Server) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
 	newest, since := int64(0), int64(math.MaxInt64)
 	err = v.Purges(0, func(p state.Purge) error {
 		report.Purged, newest, since = p.Number, p.At, min(since, p.Since)
@@ -81,7 +81,7 @@ func (o *Operator) Purges(ctx context.Context, v *view.View) (report admin.Purge
 	if report.BackupsUntil, err = backupsUntil(v, newest); err != nil {
 		return report, err
 	}
-	for _, s := range o.ClusterReport(ctx).Servers {
+	for _, s := range a.ClusterReport(ctx).Servers {
 		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
 		if s.Report != nil {
 			on.Done = min(s.Report.Purges.Done(), report.Purged)
@@ -110,19 +110,19 @@ func backupsUntil(v *view.View, purged int64) (string, error) {
 }
 
 // PurgeList returns all purges before the call.
-func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err error) {
+func (a *Server) PurgeList(ctx context.Context) (list backup.PurgeList, err error) {
 	// The time comes first: the list may have later purges, and lacks no earlier one.
-	begun := o.cfg.Pipeline.Clocks().Corrected()
-	index, err := o.cfg.Pipeline.ReadIndex(ctx)
+	begun := a.cfg.Pipeline.Clocks().Corrected()
+	index, err := a.cfg.Pipeline.ReadIndex(ctx)
 	if err == nil {
-		err = o.cfg.Machine.Wait(ctx, index)
+		err = a.cfg.Machine.Wait(ctx, index)
 	}
 	if err != nil {
 		return list, rejectf(http.StatusServiceUnavailable, "what was purged is not known here: %v; repeat, or ask another node", err)
 	}
-	v := o.cfg.Machine.View()
+	v := a.cfg.Machine.View()
 	defer v.Release()
-	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: begun.UnixMilli(), Index: v.Index(), Purged: []backup.PurgedEntry{}}
+	list = backup.PurgeList{ClusterID: a.cfg.ClusterID(), CreatedAt: begun.UnixMilli(), Index: v.Index(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p state.Purge) error {
 		if p.ID != "" && p.ID != state.RefusedTexts { // a backup has the keys of its own time, and no log
 			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
@@ -133,12 +133,12 @@ func (o *Operator) PurgeList(ctx context.Context) (list backup.PurgeList, err er
 }
 
 // events returns rows of both records, merged, from this node's state.
-func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answer admin.Events, err error) {
+func (a *Server) events(_ context.Context, request admin.EventsRequest) (answer admin.Events, err error) {
 	limit := request.Limit
 	if limit <= 0 || limit > admin.MaxEvents {
 		limit = admin.MaxEvents
 	}
-	v := o.cfg.Machine.View()
+	v := a.cfg.Machine.View()
 	defer v.Release()
 	events, err := merged(v, request.Since, limit+1)
 	if err != nil {
@@ -167,7 +167,7 @@ func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answe
 const logEventsEvery = time.Second
 
 // LogEvents logs each event from now on, for as long as this node leads.
-func (o *Operator) LogEvents(ctx context.Context) {
+func (a *Server) LogEvents(ctx context.Context) {
 	next := uint64(0)
 	loop.Every(ctx, logEventsEvery, func(ctx context.Context) {
 		request := admin.EventsRequest{From: next}
@@ -175,14 +175,14 @@ func (o *Operator) LogEvents(ctx context.Context) {
 			request.Limit = 1
 		}
 		for more := true; more; {
-			answer, err := o.events(ctx, request)
+			answer, err := a.events(ctx, request)
 			if err != nil {
-				o.cfg.Logger.WarnContext(ctx, "events cannot be read", "error", err)
+				a.cfg.Logger.WarnContext(ctx, "events cannot be read", "error", err)
 				return
 			}
 			for _, e := range answer.Events {
 				if next > 0 {
-					o.cfg.Logger.InfoContext(ctx, "event", "number", e.Number, "at", time.UnixMilli(e.At).UTC(), "by", e.By, "action", e.Action, "what", e.What, "reason", e.Reason)
+					a.cfg.Logger.InfoContext(ctx, "event", "number", e.Number, "at", time.UnixMilli(e.At).UTC(), "by", e.By, "action", e.Action, "what", e.What, "reason", e.Reason)
 				}
 				request.From = e.Number + 1
 			}

@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"bytes"
@@ -26,23 +26,23 @@ const (
 
 // debug returns a server's part of a debug bundle: of this server, or of the named one.
 // It contains no secrets and no data of clients.
-func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin.DebugAnswer, error) {
-	if request.ID != "" && request.ID != o.cfg.ServerID {
-		return call[admin.DebugAnswer](ctx, o, request.ID, admin.PathDebug, request)
+func (a *Server) debug(ctx context.Context, request admin.DebugRequest) (admin.DebugAnswer, error) {
+	if request.ID != "" && request.ID != a.cfg.ServerID {
+		return call[admin.DebugAnswer](ctx, a, request.ID, admin.PathDebug, request)
 	}
 	sources := []struct {
 		name string
 		give func() ([]byte, error)
 	}{
-		{"report.json", func() ([]byte, error) { return json.MarshalIndent(o.report(), "", "  ") }},
-		{"config.json", func() ([]byte, error) { return json.MarshalIndent(o.cfg.Flags, "", "  ") }},
-		{"metrics.txt", o.metrics},
-		{"log.jsonl", func() ([]byte, error) { return []byte(o.cfg.Logs.Kept()), nil }},
+		{"report.json", func() ([]byte, error) { return json.MarshalIndent(a.report(), "", "  ") }},
+		{"config.json", func() ([]byte, error) { return json.MarshalIndent(a.cfg.Flags, "", "  ") }},
+		{"metrics.txt", a.metrics},
+		{"log.jsonl", func() ([]byte, error) { return []byte(a.cfg.Logs.Kept()), nil }},
 		{"goroutines.txt", func() ([]byte, error) { return profile("goroutine", 1) }},
 		{"heap.pprof", func() ([]byte, error) { return profile("heap", 0) }},
 		{"cpu.pprof", func() ([]byte, error) { return processorProfile(ctx, request.CPUMillis) }},
 	}
-	answer := admin.DebugAnswer{ID: o.cfg.ServerID}
+	answer := admin.DebugAnswer{ID: a.cfg.ServerID}
 	for _, s := range sources {
 		data, err := s.give()
 		if err == nil && len(data) > maxDebugFile {
@@ -57,8 +57,8 @@ func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin
 	return answer, nil
 }
 
-func (o *Operator) metrics() ([]byte, error) {
-	families, err := o.cfg.Metrics.Gather()
+func (a *Server) metrics() ([]byte, error) {
+	families, err := a.cfg.Metrics.Gather()
 	if err != nil {
 		return nil, err
 	}
@@ -94,19 +94,19 @@ func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 }
 
 // logLevel changes the level of a server's log, if the call names one, and returns it.
-func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
-	if request.ID != "" && request.ID != o.cfg.ServerID {
-		return call[admin.LogLevel](ctx, o, request.ID, admin.PathLogLevel, request)
+func (a *Server) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
+	if request.ID != "" && request.ID != a.cfg.ServerID {
+		return call[admin.LogLevel](ctx, a, request.ID, admin.PathLogLevel, request)
 	}
-	level := &o.cfg.Logs.Level
+	level := &a.cfg.Logs.Level
 	before := level.Level()
 	if request.Level != "" {
 		if err := level.UnmarshalText([]byte(request.Level)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%q is no level; use debug, info, warn or error", request.Level)
 		}
 		// Logged at a level that is written both before and after the change.
-		o.cfg.Logger.Log(ctx, max(before, level.Level()), "changed the level of the log, as an operator asked",
+		a.cfg.Logger.Log(ctx, max(before, level.Level()), "changed the level of the log, as an operator asked",
 			"from", before, "to", level.Level(), "by", cluster.PeerID(ctx))
 	}
-	return admin.LogLevel{ID: o.cfg.ServerID, Level: level.Level().String()}, nil
+	return admin.LogLevel{ID: a.cfg.ServerID, Level: level.Level().String()}, nil
 }

@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"cmp"
@@ -22,36 +22,36 @@ import (
 // those of the others.
 const reportTimeout = 2 * time.Second
 
-func (o *Operator) report() admin.NodeReport {
-	v := o.cfg.Machine.View()
+func (a *Server) report() admin.NodeReport {
+	v := a.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()
-	set, err := o.settings(v)
+	set, err := a.settings(v)
 	v.Release()
 	if err != nil {
-		o.cfg.Logger.Error("the settings cannot be read", "error", err)
+		a.cfg.Logger.Error("the settings cannot be read", "error", err)
 	}
-	stats := o.cfg.Pipeline.Stats()
+	stats := a.cfg.Pipeline.Stats()
 	r := admin.NodeReport{
-		ID: o.cfg.ServerID, Name: o.cfg.NodeName, Version: o.cfg.Version, ClusterID: o.cfg.ClusterID(),
-		HTTP: o.cfg.HTTPAddr, Private: o.cfg.PrivateAddr, Gossip: o.cfg.Gossip.Addr(),
-		Role: health.Role(o.cfg.Raft.State()), Leader: o.cfg.Raft.LeaderID(), Term: o.cfg.Raft.CurrentTerm(),
-		Applied: o.cfg.Machine.Applied(), Commit: o.cfg.Raft.CommitIndex(), LastLog: o.cfg.Raft.LastIndex(), Format: format,
-		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), StaleMillis: o.cfg.Health.StaleFor().Milliseconds(),
-		Commands: o.cfg.Health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
-		Entries: entries, LogBytes: o.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(), MemoryLimit: memory.Limit(), CacheBytes: memory.Cache(),
-		Settings: set, Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
-		Problems: []string{}, Condition: o.cfg.Health.Condition(),
+		ID: a.cfg.ServerID, Name: a.cfg.NodeName, Version: a.cfg.Version, ClusterID: a.cfg.ClusterID(),
+		HTTP: a.cfg.HTTPAddr, Private: a.cfg.PrivateAddr, Gossip: a.cfg.Gossip.Addr(),
+		Role: health.Role(a.cfg.Raft.State()), Leader: a.cfg.Raft.LeaderID(), Term: a.cfg.Raft.CurrentTerm(),
+		Applied: a.cfg.Machine.Applied(), Commit: a.cfg.Raft.CommitIndex(), LastLog: a.cfg.Raft.LastIndex(), Format: format,
+		UptimeMillis: time.Since(a.cfg.Started).Milliseconds(), StaleMillis: a.cfg.Health.StaleFor().Milliseconds(),
+		Commands: a.cfg.Health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
+		Entries: entries, LogBytes: a.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(), MemoryLimit: memory.Limit(), CacheBytes: memory.Cache(),
+		Settings: set, Secrets: a.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
+		Problems: []string{}, Condition: a.cfg.Health.Condition(),
 	}
-	if r.Purges, err = o.cfg.Purges(); err != nil {
-		o.cfg.Logger.Error("what was purged cannot be read", "error", err)
+	if r.Purges, err = a.cfg.Purges(); err != nil {
+		a.cfg.Logger.Error("what was purged cannot be read", "error", err)
 	}
-	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
-	more := []string{o.cfg.Gossip.AddressProblem(), o.cfg.Health.HouseWarning()}
+	r.Warnings = a.cfg.Health.Warnings(&r.Condition)
+	more := []string{a.cfg.Gossip.AddressProblem(), a.cfg.Health.HouseWarning()}
 	if stats.Leading { // it is of the cluster
-		more = append(more, o.cfg.Health.TimeWarning())
+		more = append(more, a.cfg.Health.TimeWarning())
 	}
 	r.Warnings = append(r.Warnings, slices.DeleteFunc(more, func(warning string) bool { return warning == "" })...)
-	for _, c := range o.cfg.Health.Checks() {
+	for _, c := range a.cfg.Health.Checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+cmp.Or(c.Operators, c.Detail))
 		}
@@ -60,9 +60,9 @@ func (o *Operator) report() admin.NodeReport {
 	if r.Rejects != "" {
 		r.Problems = append(r.Problems, "writes are rejected: "+r.Rejects)
 	}
-	r.Requests = o.cfg.Requests()
-	if r.DiskFree, r.DiskSize, err = o.cfg.Machine.DiskSpace(); err != nil {
-		o.cfg.Logger.Debug("the free space is not known", "error", err)
+	r.Requests = a.cfg.Requests()
+	if r.DiskFree, r.DiskSize, err = a.cfg.Machine.DiskSpace(); err != nil {
+		a.cfg.Logger.Debug("the free space is not known", "error", err)
 	}
 	return r
 }
@@ -76,30 +76,30 @@ func heldMemory() uint64 {
 }
 
 // ClusterReport gathers the reports of all servers that the configuration or gossip has.
-func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
-	return o.clusterReport(ctx, reportTimeout)
+func (a *Server) ClusterReport(ctx context.Context) admin.ClusterReport {
+	return a.clusterReport(ctx, reportTimeout)
 }
 
 // clusterReport is ClusterReport with a timeout for each server.
-func (o *Operator) clusterReport(ctx context.Context, timeout time.Duration) admin.ClusterReport {
+func (a *Server) clusterReport(ctx context.Context, timeout time.Duration) admin.ClusterReport {
 	report := admin.ClusterReport{
-		ClusterID: o.cfg.ClusterID(), AskedNode: o.cfg.ServerID, Leader: o.cfg.Raft.LeaderID(), Servers: o.knownServers(),
+		ClusterID: a.cfg.ClusterID(), AskedNode: a.cfg.ServerID, Leader: a.cfg.Raft.LeaderID(), Servers: a.knownServers(),
 	}
 	var wg sync.WaitGroup
 	for i := range report.Servers {
 		s := &report.Servers[i]
-		if s.ID == o.cfg.ServerID {
-			own := o.report()
+		if s.ID == a.cfg.ServerID {
+			own := a.report()
 			s.Report = &own
 			continue
 		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			r, err := call[admin.NodeReport](ctx, o, s.ID, admin.PathNode, nil)
+			r, err := call[admin.NodeReport](ctx, a, s.ID, admin.PathNode, nil)
 			if err != nil {
 				now := time.Now()
-				silent := now.Sub(o.cfg.LastHeard(s.ID))
+				silent := now.Sub(a.cfg.LastHeard(s.ID))
 				s.Error, s.SilentMillis, s.HeardAt = err.Error(), silent.Milliseconds(), now.Add(-silent).UnixMilli()
 				return
 			}
@@ -111,12 +111,12 @@ func (o *Operator) clusterReport(ctx context.Context, timeout time.Duration) adm
 }
 
 // knownServers lists the servers of the configuration and of gossip, by id.
-func (o *Operator) knownServers() []admin.Server {
+func (a *Server) knownServers() []admin.Server {
 	alive := map[string]bool{}
-	for _, m := range o.cfg.Gossip.Members() {
+	for _, m := range a.cfg.Gossip.Members() {
 		alive[m.ServerID] = true
 	}
-	known := o.cfg.Raft.Servers()
+	known := a.cfg.Raft.Servers()
 	servers := make([]admin.Server, 0, len(known)+len(alive))
 	for _, s := range known {
 		part := admin.NonVoter
@@ -154,13 +154,13 @@ func (p *pulse) last() (report admin.ClusterReport, age time.Duration) {
 
 // Pulse returns a recent report of all servers, or the last one if ctx ends first. All callers that
 // wait share one round of requests, which goes on when one of them stops waiting.
-func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
-	p := &o.pulse
+func (a *Server) Pulse(ctx context.Context) admin.ClusterReport {
+	p := &a.pulse
 	if report, age := p.last(); age < pulseAge {
 		return report
 	}
 	asked := p.asking.DoChan("", func() (any, error) {
-		report := o.clusterReport(context.WithoutCancel(ctx), pulseTimeout)
+		report := a.clusterReport(context.WithoutCancel(ctx), pulseTimeout)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.report, p.at = report, time.Now()

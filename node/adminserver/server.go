@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ import (
 	"github.com/commons-cluster/commons/node/propose"
 )
 
-// Config holds the parts of a node that an Operator uses.
+// Config holds the parts of a node that a Server uses.
 type Config struct {
 	ServerID, NodeName, Version, DataDir string
 	HTTPAddr, PrivateAddr                string // that others get
@@ -58,14 +58,14 @@ type Config struct {
 	Shutdown                   func(context.Context) error
 }
 
-// Operator answers operators. Its methods are safe for concurrent use.
-type Operator struct {
+// Server answers operators. Its methods are safe for concurrent use.
+type Server struct {
 	cfg   Config
 	pulse pulse
 }
 
-// New returns the Operator of a running node.
-func New(cfg Config) *Operator { return &Operator{cfg: cfg} }
+// New returns the Server of a running node.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 const adminTimeout = 30 * time.Second // bounds one call of an operator, except those that stream
 
@@ -80,141 +80,141 @@ func rejectf(status int, format string, args ...any) error {
 
 // Handle serves operators on the private port: callers have the cluster's secret and
 // may do everything.
-func (o *Operator) Handle(mux *http.ServeMux) {
-	mux.HandleFunc("POST "+admin.PathNode, serve(o, func(context.Context, struct{}) (admin.NodeReport, error) { return o.report(), nil }))
-	mux.HandleFunc("POST "+admin.PathStatus, serve(o, func(context.Context, struct{}) (admin.Status, error) {
-		return admin.Status{Process: o.cfg.Process, Membership: o.cfg.Members.Part()}, nil
+func (a *Server) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+admin.PathNode, serve(a, func(context.Context, struct{}) (admin.NodeReport, error) { return a.report(), nil }))
+	mux.HandleFunc("POST "+admin.PathStatus, serve(a, func(context.Context, struct{}) (admin.Status, error) {
+		return admin.Status{Process: a.cfg.Process, Membership: a.cfg.Members.Part()}, nil
 	}))
-	mux.HandleFunc("POST "+admin.PathCluster, serve(o, func(ctx context.Context, _ struct{}) (admin.ClusterReport, error) { return o.ClusterReport(ctx), nil }))
-	mux.HandleFunc("POST "+admin.PathDigest, serveFor(o, digestTimeout, o.digestAt))
-	mux.HandleFunc("POST "+admin.PathCompare, serveFor(o, digestTimeout, o.compareDigests))
-	mux.HandleFunc("POST "+admin.PathSnapshot, o.serveSnapshot)
-	mux.HandleFunc("POST "+admin.PathSaved, serve(o, o.recordBackup))
-	mux.HandleFunc("POST "+admin.PathDebug, serve(o, o.debug))
-	mux.HandleFunc("POST "+admin.PathLogLevel, serve(o, o.logLevel))
-	mux.HandleFunc("POST "+admin.PathLeave, serve(o, o.leave))
-	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
-	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))
-	mux.HandleFunc("POST "+admin.PathProtectName, o.onLeader(serve(o, o.protectName)))
-	mux.HandleFunc("POST "+admin.PathSettings, o.onLeader(serve(o, o.changeSettings)))
-	mux.HandleFunc("POST "+admin.PathModerate, serve(o, o.moderate))
-	mux.HandleFunc("POST "+admin.PathPurged, serve(o, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return o.PurgeList(ctx) }))
-	mux.HandleFunc("POST "+admin.PathEvents, serve(o, o.events))
-	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
+	mux.HandleFunc("POST "+admin.PathCluster, serve(a, func(ctx context.Context, _ struct{}) (admin.ClusterReport, error) { return a.ClusterReport(ctx), nil }))
+	mux.HandleFunc("POST "+admin.PathDigest, serveFor(a, digestTimeout, a.digestAt))
+	mux.HandleFunc("POST "+admin.PathCompare, serveFor(a, digestTimeout, a.compareDigests))
+	mux.HandleFunc("POST "+admin.PathSnapshot, a.serveSnapshot)
+	mux.HandleFunc("POST "+admin.PathSaved, serve(a, a.recordBackup))
+	mux.HandleFunc("POST "+admin.PathDebug, serve(a, a.debug))
+	mux.HandleFunc("POST "+admin.PathLogLevel, serve(a, a.logLevel))
+	mux.HandleFunc("POST "+admin.PathLeave, serve(a, a.leave))
+	mux.HandleFunc("POST "+admin.PathTransfer, a.onLeader(serve(a, a.transferLeadership)))
+	mux.HandleFunc("POST "+admin.PathResetKey, a.onLeader(serve(a, a.resetKey)))
+	mux.HandleFunc("POST "+admin.PathProtectName, a.onLeader(serve(a, a.protectName)))
+	mux.HandleFunc("POST "+admin.PathSettings, a.onLeader(serve(a, a.changeSettings)))
+	mux.HandleFunc("POST "+admin.PathModerate, serve(a, a.moderate))
+	mux.HandleFunc("POST "+admin.PathPurged, serve(a, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return a.PurgeList(ctx) }))
+	mux.HandleFunc("POST "+admin.PathEvents, serve(a, a.events))
+	mux.HandleFunc("POST "+admin.PathRemove, a.onLeader(serve(a, a.removeServer)))
 }
 
-func serve[Request, Answer any](o *Operator, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
-	return serveFor(o, adminTimeout, do)
+func serve[Request, Answer any](a *Server, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
+	return serveFor(a, adminTimeout, do)
 }
 
-func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
+func serveFor[Request, Answer any](a *Server, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + adminTimeout)); err != nil {
-			o.reject(w, err)
+			a.reject(w, err)
 			return
 		}
 		var request Request
 		d := json.NewDecoder(io.LimitReader(r.Body, admin.MaxRequestBytes))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&request); err != nil {
-			o.reject(w, rejectf(http.StatusBadRequest, "the call is not understood: %v; use a command of this version", err))
+			a.reject(w, rejectf(http.StatusBadRequest, "the call is not understood: %v; use a command of this version", err))
 			return
 		}
 		answer, err := do(ctx, request)
 		if err != nil {
-			o.reject(w, err)
+			a.reject(w, err)
 			return
 		}
-		cluster.Reply(w, o.cfg.Logger, http.StatusOK, answer)
+		cluster.Reply(w, a.cfg.Logger, http.StatusOK, answer)
 	}
 }
 
-func (o *Operator) reject(w http.ResponseWriter, err error) {
+func (a *Server) reject(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	if failed, ok := errors.AsType[*admin.CallError](err); ok {
 		status = cmp.Or(failed.Status, status)
 	}
-	cluster.Reply(w, o.cfg.Logger, status, admin.Failure{Error: err.Error()})
+	cluster.Reply(w, a.cfg.Logger, status, admin.Failure{Error: err.Error()})
 }
 
 // onLeader passes a call on to the leader, unless this node leads.
-func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
+func (a *Server) onLeader(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leader := o.cfg.Raft.LeaderID()
+		leader := a.cfg.Raft.LeaderID()
 		switch {
-		case leader == o.cfg.ServerID:
+		case leader == a.cfg.ServerID:
 			h(w, r)
 		case leader == "":
-			o.reject(w, rejectf(http.StatusServiceUnavailable, "no leader is known at %s; see `commons status`, and repeat", o.cfg.ServerID))
+			a.reject(w, rejectf(http.StatusServiceUnavailable, "no leader is known at %s; see `commons status`, and repeat", a.cfg.ServerID))
 		case r.Header.Get(admin.HeaderPassedOn) != "":
-			o.reject(w, rejectf(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
+			a.reject(w, rejectf(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
 		default:
-			o.passOn(o.cfg.Client, w, r, leader)
+			a.passOn(a.cfg.Client, w, r, leader)
 		}
 	}
 }
 
-func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
+func (a *Server) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+r.URL.Path, io.LimitReader(r.Body, admin.MaxRequestBytes))
 	if err != nil {
-		o.reject(w, err)
+		a.reject(w, err)
 		return
 	}
-	req.Header.Set(admin.HeaderPassedOn, o.cfg.ServerID)
+	req.Header.Set(admin.HeaderPassedOn, a.cfg.ServerID)
 	res, err := client.Do(req)
 	if err != nil {
-		o.reject(w, rejectf(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
+		a.reject(w, rejectf(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
 		return
 	}
 	defer func() { _ = res.Body.Close() }() // read to its end
 	w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
 	w.WriteHeader(res.StatusCode)
 	if _, err := io.Copy(w, res.Body); err != nil {
-		o.cfg.Logger.DebugContext(r.Context(), "an answer on the private port was lost", "error", err)
+		a.cfg.Logger.DebugContext(r.Context(), "an answer on the private port was lost", "error", err)
 	}
 }
 
 // call asks another node as an operator does.
-func call[Answer any](ctx context.Context, o *Operator, id, path string, request any) (Answer, error) {
-	return admin.Call[Answer](ctx, admin.NewNodeClient(o.cfg.Client, id), path, request)
+func call[Answer any](ctx context.Context, a *Server, id, path string, request any) (Answer, error) {
+	return admin.Call[Answer](ctx, admin.NewNodeClient(a.cfg.Client, id), path, request)
 }
 
 // resetKey gives an agent another pair of keys. Only their hashes leave the leader.
-func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
+func (a *Server) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
-	key, hash := o.cfg.NewEditKey()
-	recovery, recoveryHash := o.cfg.NewRecoveryKey()
+	key, hash := a.cfg.NewEditKey()
+	recovery, recoveryHash := a.cfg.NewRecoveryKey()
 	reset := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash, NewRecovery: recoveryHash}
-	if err := o.changeName(ctx, name, reset, "the key was reset"); err != nil {
+	if err := a.changeName(ctx, name, reset, "the key was reset"); err != nil {
 		return answer, err
 	}
-	o.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
+	a.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
 	return admin.KeyAnswer{Agent: name, EditKey: key, RecoveryKey: recovery}, nil
 }
 
 // protectName protects an agent's name, or lifts its protection. It is called on the
 // leader.
-func (o *Operator) protectName(ctx context.Context, request admin.Protection) (answer admin.Protection, err error) {
+func (a *Server) protectName(ctx context.Context, request admin.Protection) (answer admin.Protection, err error) {
 	name := text.AgentName(request.Agent)
 	payload := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
-	if err := o.changeName(ctx, name, payload, "the protection of the name was changed"); err != nil {
+	if err := a.changeName(ctx, name, payload, "the protection of the name was changed"); err != nil {
 		return answer, err
 	}
-	o.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
+	a.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
 		"agent", name, "protected", request.Protected, "by", cluster.PeerID(ctx))
 	return admin.Protection{Agent: name, Protected: request.Protected}, nil
 }
 
 // changeName applies a command about a registered name; what describes it in errors.
-func (o *Operator) changeName(ctx context.Context, name string, payload command.Payload, what string) error {
+func (a *Server) changeName(ctx context.Context, name string, payload command.Payload, what string) error {
 	if err := command.Check(payload); err != nil {
 		return rejectf(http.StatusBadRequest, "%q is no agent's name: %v", name, err)
 	}
-	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
+	result, _, err := a.cfg.Pipeline.ProposeAsLeader(ctx, payload)
 	switch {
 	case err != nil:
 		return rejectf(http.StatusServiceUnavailable, "whether %s is not known: %v; repeat it", what, err)
@@ -225,42 +225,42 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 }
 
 // changeSettings changes the replicated settings, if the call contains changes, and returns them.
-func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
+func (a *Server) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
 		payload := &request.SetSettings
 		if err := command.Check(payload); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
-		if err := o.checkWelcome(request.Welcome); err != nil {
+		if err := a.checkWelcome(request.Welcome); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "nothing is changed: %v", err)
 		}
 		if request.DryRun {
-			return o.tryRetention(request.RetentionDays)
+			return a.tryRetention(request.RetentionDays)
 		}
-		if err := o.tryStore(ctx, request.BackupURL); err != nil {
-			return answer, rejectf(http.StatusBadRequest, "nothing is changed: the store of backups does not work from the leader, %s: %v", o.cfg.ServerID, err)
+		if err := a.tryStore(ctx, request.BackupURL); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "nothing is changed: the store of backups does not work from the leader, %s: %v", a.cfg.ServerID, err)
 		}
-		if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload); err != nil {
+		if _, _, err := a.cfg.Pipeline.ProposeAsLeader(ctx, payload); err != nil {
 			return answer, rejectf(http.StatusServiceUnavailable, "whether the settings hold now is not known: %v; repeat it", err)
 		}
 	}
-	v := o.cfg.Machine.View()
+	v := a.cfg.Machine.View()
 	defer v.Release()
-	if answer, err = o.settings(v); err != nil {
+	if answer, err = a.settings(v); err != nil {
 		return answer, err
 	}
 	if request != (admin.SettingsChange{}) {
-		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked", "settings", answer.String(), "by", cluster.PeerID(ctx))
+		a.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked", "settings", answer.String(), "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
 }
 
 // checkWelcome rejects an entry that is missing or not visible.
-func (o *Operator) checkWelcome(id *string) error {
+func (a *Server) checkWelcome(id *string) error {
 	if id == nil || *id == "" {
 		return nil
 	}
-	v := o.cfg.Machine.View()
+	v := a.cfg.Machine.View()
 	defer v.Release()
 	seq, known := v.Resolve(*id)
 	if !known {
@@ -274,38 +274,38 @@ func (o *Operator) checkWelcome(id *string) error {
 }
 
 // tryStore writes to a new store of backups, reads from it, and deletes there.
-func (o *Operator) tryStore(ctx context.Context, url *string) error {
+func (a *Server) tryStore(ctx context.Context, url *string) error {
 	if url == nil || *url == "" {
 		return nil
 	}
-	store, err := offsite.Open(*url, o.cfg.Store)
+	store, err := offsite.Open(*url, a.cfg.Store)
 	if err != nil {
 		return err
 	}
-	return offsite.Try(ctx, store, o.cfg.ClusterID())
+	return offsite.Try(ctx, store, a.cfg.ClusterID())
 }
 
 // tryRetention returns the present settings, and how many entries a retention would
 // affect.
-func (o *Operator) tryRetention(days *uint64) (answer admin.SettingsReport, err error) {
-	v := o.cfg.Machine.View()
+func (a *Server) tryRetention(days *uint64) (answer admin.SettingsReport, err error) {
+	v := a.cfg.Machine.View()
 	defer v.Release()
-	if answer, err = o.settings(v); err != nil || days == nil || *days == 0 {
+	if answer, err = a.settings(v); err != nil || days == nil || *days == 0 {
 		return answer, err
 	}
-	answer.Older, err = v.Older(*days, o.now())
+	answer.Older, err = v.Older(*days, a.now())
 	return answer, err
 }
 
 // now is the corrected time, in milliseconds since the epoch.
-func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
+func (a *Server) now() int64 { return a.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
-func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
+func (a *Server) settings(v *view.View) (admin.SettingsReport, error) {
 	set, err := v.Settings()
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
-	now := max(o.now(), v.Time()) // as the next log entry
+	now := max(a.now(), v.Time()) // as the next log entry
 	used, err := v.Budget(now)
 	if err != nil {
 		return admin.SettingsReport{}, err
@@ -314,15 +314,15 @@ func (o *Operator) settings(v *view.View) (admin.SettingsReport, error) {
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
-	swept, waiting, err := v.Sweeps(o.now())
+	swept, waiting, err := v.Sweeps(a.now())
 	return admin.SettingsReport{
 		Settings: set, Backup: run, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
 		Swept: swept, SweepWaiting: waiting,
 	}, err
 }
 
-func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
-	status, answer := o.cfg.Moderate(request)
+func (a *Server) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
+	status, answer := a.cfg.Moderate(request)
 	if status == http.StatusOK {
 		return answer, nil
 	}

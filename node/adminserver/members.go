@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"cmp"
@@ -22,37 +22,37 @@ const leaveShutdown = 15 * time.Second // bounds the end of a node that has left
 
 // transferLeadership transfers leadership to the named server, or to the fittest one
 // that is alive.
-func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
-	if request.ID == o.cfg.ServerID {
+func (a *Server) transferLeadership(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
+	if request.ID == a.cfg.ServerID {
 		return request, nil // it leads already
 	}
 	if request.ID == "" {
-		successors := o.cfg.Members.Successors()
+		successors := a.cfg.Members.Successors()
 		if len(successors) == 0 {
 			return admin.ServerRef{}, rejectf(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
 		}
 		request.ID = successors[0]
 	}
-	if !slices.Contains(o.cfg.Raft.Voters(), request.ID) {
+	if !slices.Contains(a.cfg.Raft.Voters(), request.ID) {
 		return admin.ServerRef{}, rejectf(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
 	}
-	if err := o.cfg.Raft.HandOver(request.ID); err != nil {
+	if err := a.cfg.Raft.HandOver(request.ID); err != nil {
 		return admin.ServerRef{}, rejectf(http.StatusServiceUnavailable,
 			"leadership was not handed over: %v; look at `commons raft list-peers` whether the server keeps up, and repeat", err)
 	}
 	next := ""
 	for next == "" && loop.Pause(ctx, membership.Retry) { // until this node knows the new leader
-		if id := o.cfg.Raft.LeaderID(); id != o.cfg.ServerID {
+		if id := a.cfg.Raft.LeaderID(); id != a.cfg.ServerID {
 			next = id
 		}
 	}
-	o.cfg.Logger.InfoContext(ctx, "handed leadership over, as an operator asked", "server", cmp.Or(next, "none"), "by", cluster.PeerID(ctx))
+	a.cfg.Logger.InfoContext(ctx, "handed leadership over, as an operator asked", "server", cmp.Or(next, "none"), "by", cluster.PeerID(ctx))
 	return admin.ServerRef{ID: next}, nil
 }
 
-func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
-	err := o.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
-		return o.mayRemove(ctx, servers, request)
+func (a *Server) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
+	err := a.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
+		return a.mayRemove(ctx, servers, request)
 	})
 	if _, rejected := errors.AsType[*admin.CallError](err); err != nil && !rejected {
 		err = rejectf(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
@@ -62,32 +62,32 @@ func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (adm
 
 // mayRemove rejects the removal of a server that is not in the configuration, would be added
 // again, or whose vote is needed. Temporary reasons are answered as unavailable.
-func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
+func (a *Server) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
 	if !consensus.Contains(servers, id) {
 		return rejectf(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
 	}
-	m, alive := o.cfg.Gossip.Member(id)
+	m, alive := a.cfg.Gossip.Member(id)
 	switch {
-	case id != o.cfg.ServerID && (!alive || m.Leaving):
+	case id != a.cfg.ServerID && (!alive || m.Leaving):
 	case request.Leaving:
 		// A server that is not leaving according to gossip would be added again.
 		return rejectf(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
-	case id != o.cfg.ServerID && !o.cfg.Members.Answers(ctx, id):
+	case id != a.cfg.ServerID && !a.cfg.Members.Answers(ctx, id):
 		return rejectf(http.StatusServiceUnavailable,
 			"%s does not answer, but gossip still counts it as alive; repeat in a few seconds", id)
 	default:
 		return rejectf(http.StatusConflict,
 			"%s runs, and would be taken in again; end it with `commons leave` on its own --cluster-addr (%s)", id, m.ClusterAddr)
 	}
-	return o.mayLose(ctx, servers, id)
+	return a.mayLose(ctx, servers, id)
 }
 
 // mayLose rejects the removal of a server if the remaining voters would have no living
 // majority. They are asked directly, because gossip may not have noticed dead ones yet.
-func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string) error {
+func (a *Server) mayLose(ctx context.Context, servers []raft.Server, id string) error {
 	left, alive := membership.Without(servers, id, func(voter string) bool {
-		return voter == o.cfg.ServerID || o.cfg.Members.Answers(ctx, voter)
+		return voter == a.cfg.ServerID || a.cfg.Members.Answers(ctx, voter)
 	})
 	switch {
 	case left == 0:
@@ -99,49 +99,49 @@ func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string
 }
 
 // leave removes this node from the cluster for good and ends it.
-func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
-	id := o.cfg.ServerID
-	if servers := o.cfg.Raft.Servers(); consensus.Contains(servers, id) {
+func (a *Server) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
+	id := a.cfg.ServerID
+	if servers := a.cfg.Raft.Servers(); consensus.Contains(servers, id) {
 		// The leader decides. This check only avoids a useless transfer of leadership.
-		if err := o.mayLose(ctx, servers, id); err != nil {
+		if err := a.mayLose(ctx, servers, id); err != nil {
 			return answer, err
 		}
-		if err := o.depart(ctx); err != nil {
-			_ = o.cfg.Members.SetLeaving(false) // gossip repeats it
+		if err := a.depart(ctx); err != nil {
+			_ = a.cfg.Members.SetLeaving(false) // gossip repeats it
 			return answer, err
 		}
 	}
-	if err := offline.MarkLeft(o.cfg.DataDir); err != nil {
+	if err := offline.MarkLeft(a.cfg.DataDir); err != nil {
 		return answer, rejectf(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveShutdown)
 		defer cancel()
-		if err := o.cfg.Shutdown(ctx); err != nil {
-			o.cfg.Logger.WarnContext(ctx, "the end was cut short", "error", err)
+		if err := a.cfg.Shutdown(ctx); err != nil {
+			a.cfg.Logger.WarnContext(ctx, "the end was cut short", "error", err)
 		}
 	}()
-	o.cfg.Logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
+	a.cfg.Logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
 	return admin.ServerRef{ID: id}, nil
 }
 
 // depart lets another leader remove this node.
-func (o *Operator) depart(ctx context.Context) error {
-	if err := o.cfg.Members.SetLeaving(true); err != nil {
+func (a *Server) depart(ctx context.Context) error {
+	if err := a.cfg.Members.SetLeaving(true); err != nil {
 		return rejectf(http.StatusServiceUnavailable, "the other nodes could not be notified: %v", err)
 	}
 	// It is outside if it was removed and nobody told it: the leader that did so has lost its
 	// leadership before it could answer.
-	for attempts := 0; !o.cfg.Members.Outside(); {
+	for attempts := 0; !a.cfg.Members.Outside(); {
 		// A node that led before may lead again, because another leaving node transferred
 		// leadership to it.
-		if err := o.cfg.Members.HandOver(ctx); err != nil {
+		if err := a.cfg.Members.HandOver(ctx); err != nil {
 			return rejectf(http.StatusServiceUnavailable, "%v; repeat", err)
 		}
-		leader := o.cfg.Raft.LeaderID()
+		leader := a.cfg.Raft.LeaderID()
 		var err error
-		if leader != "" && leader != o.cfg.ServerID {
-			_, err = call[admin.ServerRef](ctx, o, leader, admin.PathRemove, admin.Removal{ID: o.cfg.ServerID, Leaving: true})
+		if leader != "" && leader != a.cfg.ServerID {
+			_, err = call[admin.ServerRef](ctx, a, leader, admin.PathRemove, admin.Removal{ID: a.cfg.ServerID, Leaving: true})
 			rejected, ok := errors.AsType[*admin.CallError](err)
 			switch {
 			case err == nil, noMember(err) && attempts > 0: // an attempt before was carried out, and its answer lost

@@ -1,4 +1,4 @@
-package operator
+package adminserver
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 // TestPassedOnCallEnds holds that a call that is passed on to another node has an end
 // that the caller hears of, whether or not that node answers.
 func TestPassedOnCallEnds(t *testing.T) {
-	o := New(Config{Logger: slog.New(slog.DiscardHandler), ServerID: "n1-x"})
+	a := New(Config{Logger: slog.New(slog.DiscardHandler), ServerID: "n1-x"})
 	deaf := &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
 		end, ok := r.Context().Deadline()
 		if left := time.Until(end); !ok || left > passOnTimeout {
@@ -31,7 +31,7 @@ func TestPassedOnCallEnds(t *testing.T) {
 		return nil, context.DeadlineExceeded
 	})}
 	w := httptest.NewRecorder()
-	o.passOn(deaf, w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin", http.NoBody), "n2-x")
+	a.passOn(deaf, w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin", http.NoBody), "n2-x")
 	check.Equal(t, w.Code, http.StatusBadGateway, "status")
 	check.Contains(t, w.Body.String(), "n2-x does not answer", "body")
 }
@@ -44,12 +44,12 @@ func TestRemovedServerKnowsThatItIsGone(t *testing.T) {
 		"by the gate": removed,
 		"by the call": http.NotFoundHandler(),
 	} {
-		o := New(Config{Client: &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
+		a := New(Config{Client: &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			return w.Result(), nil
 		})}})
-		_, err := call[admin.ServerRef](t.Context(), o, "n2-x", admin.PathRemove, admin.Removal{ID: "n1-x", Leaving: true})
+		_, err := call[admin.ServerRef](t.Context(), a, "n2-x", admin.PathRemove, admin.Removal{ID: "n1-x", Leaving: true})
 		if !noMember(err) {
 			t.Errorf("%s: %v", name, err)
 		}
