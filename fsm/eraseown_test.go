@@ -140,7 +140,7 @@ func TestEraseRules(t *testing.T) {
 			r.wantDone(register("Bob", "bob", nil))
 			c := tt.setUp(r)
 			v := r.View()
-			problems, err := v.Against(c)
+			problems, err := v.Problems(c)
 			v.Release()
 			must.Do(t, err)
 			if tt.want == 0 {

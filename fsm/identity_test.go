@@ -126,7 +126,7 @@ func (r *rig) inspect(b command.Payload) (problems []command.Problem) {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	problems, err := v.Against(b)
+	problems, err := v.Problems(b)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func TestUnknownJobs(t *testing.T) {
 				t.Errorf("%T of %s: %+v", b, id, got)
 			}
 			v := r.View()
-			if p, err := v.Against(b); err != nil || len(p) != 1 || p[0] != command.ProblemUnknownJob {
+			if p, err := v.Problems(b); err != nil || len(p) != 1 || p[0] != command.ProblemUnknownJob {
 				t.Errorf("view on %T of %s: %v, %v", b, id, p, err)
 			}
 			v.Release()

@@ -171,7 +171,7 @@ func (tx *Txn) failDelivery(c *command.AckDelivery, o *outbox.Outbox, i int, d *
 
 func (tx *Txn) applyTestDelivery(c *command.TestDelivery) command.Result {
 	p, known := tx.profile(c.AgentKey)
-	if problems := state.AgainstTest(c, &p, known); len(problems) > 0 {
+	if problems := state.TestProblems(c, &p, known); len(problems) > 0 {
 		return rejected(problems...)
 	}
 	number := tx.queueDelivery(c.AgentKey, outbox.DeliveryTest, 0, true)

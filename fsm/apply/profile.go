@@ -31,7 +31,7 @@ func (tx *Txn) applyRegister(c *command.Register) command.Result {
 
 // createProfile registers an agent.
 func (tx *Txn) createProfile(c *command.Register) command.Result {
-	if problems := state.AgainstRegister(c, tx, nil); len(problems) > 0 {
+	if problems := state.RegisterProblems(c, tx, nil); len(problems) > 0 {
 		return rejected(problems...)
 	}
 	p := state.ProfileRow{
@@ -54,7 +54,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 
 // changeProfile carries a change of a profile out, if it is one and the rules allow it.
 func (tx *Txn) changeProfile(c *command.Register, p state.ProfileRow, sum state.ContentSum) command.Result {
-	if problems := state.AgainstRegister(c, tx, &p); len(problems) > 0 {
+	if problems := state.RegisterProblems(c, tx, &p); len(problems) > 0 {
 		return rejected(problems...)
 	}
 	next := state.MergeProfile(c, p.ProfileFields, tx.judged.Strength == command.ByKey)
@@ -112,7 +112,7 @@ func (tx *Txn) revise(agentKey string, p *state.ProfileRow) {
 // of the profile: the receiver is private.
 func (tx *Txn) applyRecover(c *command.Recover) command.Result {
 	p, _ := tx.profile(c.AgentKey)
-	if problems := state.AgainstRecover(c, &p, tx.now); len(problems) > 0 {
+	if problems := state.RecoverProblems(c, &p, tx.now); len(problems) > 0 {
 		return rejected(problems...)
 	}
 	outcome := command.OutcomeDone

@@ -82,7 +82,7 @@ func (j *Admission) unchanged(s Reader, c *command.Register) (command.Result, bo
 		return r, true
 	}
 	same := !c.RotateKey && MergeProfile(c, p.ProfileFields, p.Opens(c.Proof.Key)).Equal(p.ProfileFields)
-	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(AgainstRegister(c, s, &p)) == 0
+	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(RegisterProblems(c, s, &p)) == 0
 }
 
 // RegisterContent returns a hash of the client's request, without its key. Stored rows hold

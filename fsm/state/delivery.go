@@ -2,8 +2,8 @@ package state
 
 import "github.com/commons-cluster/commons/fsm/command"
 
-// AgainstTest returns every rule against the command, given the profile.
-func AgainstTest(c *command.TestDelivery, p *ProfileRow, known bool) []command.Problem {
+// TestProblems returns every problem of a test delivery, given the profile.
+func TestProblems(c *command.TestDelivery, p *ProfileRow, known bool) []command.Problem {
 	switch {
 	case !known:
 		return []command.Problem{command.ProblemUnknownAgent}

@@ -410,7 +410,7 @@ func Resolve(s Reader, id string) (EntryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// TargetOf returns the target of an entry, and every rule against relating to it. The row is zero
+// TargetOf returns the target of an entry, and every problem of relating to it. The row is zero
 // without a target.
 func TargetOf(p *command.Publish, s Reader, w *Writer) (EntryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
@@ -444,7 +444,7 @@ func TargetOf(p *command.Publish, s Reader, w *Writer) (EntryRow, []command.Prob
 	return target, problems
 }
 
-// eraseProblems returns every rule that forbids a writer to erase an entry of its own.
+// eraseProblems returns every problem of a writer that erases an entry of its own.
 func (w *Writer) eraseProblems(s Reader, e *EntryRow) (problems []command.Problem) {
 	switch {
 	case !w.mayUndo(e): // the retraction is rejected already

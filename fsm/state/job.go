@@ -187,8 +187,8 @@ var jobRules = map[command.Op][JobHidden + 1]command.Problem{
 	command.OpCloseJob:   {JobDone: command.ProblemJobDone, JobClosed: command.ProblemJobClosed},
 }
 
-// JobProblems returns everything against an action on the job with a public id, and the
-// job's entry and stored row.
+// JobProblems returns every problem of an action on the job with a public id, and the job's
+// entry and stored row.
 func JobProblems(s Reader, op command.Op, id string, w *Writer) (job EntryRow, stored JobRow, problems []command.Problem) {
 	job, ok := Resolve(s, id)
 	if !ok || job.Type != TypeJob {

@@ -171,8 +171,8 @@ func (p *ProfileRow) recoveredBy(s Reader, c *command.Recover) command.Standing 
 	return standing
 }
 
-// AgainstRecover returns every rule against the command, given the profile.
-func AgainstRecover(c *command.Recover, p *ProfileRow, now int64) []command.Problem {
+// RecoverProblems returns every problem of a recovery, given the profile.
+func RecoverProblems(c *command.Recover, p *ProfileRow, now int64) []command.Problem {
 	if opens, _ := p.Recovers(c, now); !opens {
 		return []command.Problem{command.ProblemWrongRecovery}
 	}
@@ -193,8 +193,8 @@ const EstablishedAfter = 7 * command.DayMillis
 // established reports whether the name was registered at least EstablishedAfter ago.
 func (p *ProfileRow) established(s Reader) bool { return p.CreatedAt <= s.Instant()-EstablishedAfter }
 
-// AgainstRegister returns every rule that rejects the command; p is nil without a profile.
-func AgainstRegister(c *command.Register, s Reader, p *ProfileRow) (problems []command.Problem) {
+// RegisterProblems returns every problem of a registration; p is nil without a profile.
+func RegisterProblems(c *command.Register, s Reader, p *ProfileRow) (problems []command.Problem) {
 	old := ProfileFields{}
 	if p != nil {
 		old = p.ProfileFields

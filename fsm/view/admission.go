@@ -124,9 +124,9 @@ func (v *View) LookAlike(by command.Signature) (string, error) {
 	return p.ID, err
 }
 
-// Against returns every problem of a command under a name in the view: those of the name and of the
+// Problems returns every problem of a command under a name in the view: those of the name and of the
 // objects that the command names. It checks neither limits nor the policy.
-func (v *View) Against(p command.Payload) (found []command.Problem, err error) {
+func (v *View) Problems(p command.Payload) (found []command.Problem, err error) {
 	by, _ := command.SignatureOf(p)
 	w, s := v.writer(by)
 	job := func(id string) {
@@ -146,11 +146,11 @@ func (v *View) Against(p command.Payload) (found []command.Problem, err error) {
 		if !known {
 			old = nil
 		}
-		return state.AgainstRegister(c, s, old), s.err
+		return state.RegisterProblems(c, s, old), s.err
 	case *command.Recover:
-		return state.AgainstRecover(c, &profile, v.at.Head.Now), nil
+		return state.RecoverProblems(c, &profile, v.at.Head.Now), nil
 	case *command.TestDelivery:
-		return state.AgainstTest(c, &profile, known), nil
+		return state.TestProblems(c, &profile, known), nil
 	case *command.MarkSeen:
 		return w.MarkSeenProblems(), s.err
 	case *command.Report:

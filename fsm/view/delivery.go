@@ -175,7 +175,7 @@ func (v *View) ReceiverDue(c *command.Register) (bool, error) {
 	}
 	verified := *c
 	verified.NotifyVerified = true
-	problems, err := v.Against(&verified)
+	problems, err := v.Problems(&verified)
 	return len(problems) == 0, err
 }
 

@@ -121,7 +121,7 @@ func (t *testForm) Rejection(_ *view.View, p command.Problem) write.Rejection {
 // Challenge rejects a call without a profile or a key before it is proposed.
 func (t *testForm) Challenge(c *op.Call, _ command.Sender) error {
 	view := c.View()
-	found, err := view.Against(t.Command())
+	found, err := view.Problems(t.Command())
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}

@@ -271,7 +271,7 @@ func (j *jobForm) near(view *view.View, sent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := view.Against(j.action(j.op, id))
+	found, err := view.Problems(j.action(j.op, id))
 	if err != nil || len(found) == 0 {
 		return id, err
 	}
@@ -295,7 +295,7 @@ func (j *jobForm) Suggest(view *view.View, field *write.Field, sent string) (o w
 		if !j.claimFirst {
 			return nil, false, nil
 		}
-		found, err := view.Against(j.action(command.OpClaimJob, j.jobID.Value))
+		found, err := view.Problems(j.action(command.OpClaimJob, j.jobID.Value))
 		if err != nil || len(found) > 0 {
 			return nil, false, err
 		}
@@ -328,7 +328,7 @@ func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
 	jobs, _, err := v.ListJobs(query)
 	for _, seq := range jobs {
 		id := state.FormatID(state.TypeJob, seq)
-		if found, err := v.Against(j.action(op, id)); err != nil || len(found) == 0 {
+		if found, err := v.Problems(j.action(op, id)); err != nil || len(found) == 0 {
 			return id, err
 		}
 	}

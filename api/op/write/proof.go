@@ -39,7 +39,7 @@ func inspect(d Draft, view *view.View) (found []command.Problem, err error) {
 	var standing command.Standing
 	switch cmd := d.Command(); {
 	case cmd != nil && !slices.ContainsFunc(f.Body.Subjects, f.Problems.Has):
-		found, err = view.Against(cmd)
+		found, err = view.Problems(cmd)
 	case !f.Body.KeyIsAll:
 		standing, err = view.Standing(f.Author.Signature())
 		found = standing.Problems()
