@@ -38,7 +38,7 @@ const (
 	SpaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
 	spaceOwner       = '@' // key32, the hash of an edit_key: the agent key of the profile that it opens
 	SpaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
-	SpaceMember      = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see part
+	SpaceMember      = 'm' // len(agent)2 agent part1 and the fields of the part: an agent's own lists, see home.Part
 	SpaceWaitingList = 'w' // part1 seq8: the author; what waits for anybody
 	SpaceNotes       = 'b' // topic: the newest knowledge entries under it
 	SpaceNewest      = 'y' // the newest entries
