@@ -1,0 +1,240 @@
+// Command soak runs three nodes for a long time at a small steady load, with all that an
+// operator does to them at short intervals, and fails if what they hold grows: memory,
+// descriptors, goroutines, files. scripts/soak.sh builds and runs it.
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/bench"
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// The load, and the time between two acts of the operator.
+const (
+	writeRate    = 50 // a second
+	readRate     = 50 // a second, of each kind of read
+	connections  = 8  // of each kind of request
+	bodyBytes    = 1000
+	restartEvery = 5 * time.Minute  // of one node; the next time it is another's turn
+	purgeEvery   = 10 * time.Minute // of one entry
+	purgeAfter   = 2 * time.Minute  // so that each node is restarted at the same distance from a purge
+)
+
+// settings are those of the cluster. scripts/soak.sh builds a binary whose retention counts minutes
+// for days.
+var settings = []string{
+	"retention=10d", "daily-bytes=0", "sender-bytes=0", "write-rate=0",
+	"backup.every=5m", "backup.keep=3",
+}
+
+const (
+	rowEvery    = restartEvery     // of the table: the least of its samples, which garbage and compactions do not lift
+	sampleEvery = 10 * time.Second // at most
+)
+
+// soak is one run.
+type soak struct {
+	run     *harness.Run
+	cluster *harness.Cluster
+	begun   time.Time
+
+	mu     sync.Mutex
+	series map[string]*series // what was measured, by its name
+	failed uint64             // requests without a good answer
+}
+
+func main() {
+	length := flag.Duration("for", 100*time.Minute, "how long to run")
+	harness.Main("soak", func(r *harness.Run) {
+		s := &soak{run: r, series: map[string]*series{}}
+		s.play(*length)
+	})
+}
+
+func (s *soak) play(length time.Duration) {
+	s.cluster = s.run.StartCluster()
+	store := s.run.Path("store")
+	harness.Must(os.Mkdir(store, 0o700))
+	s.operate(append([]string{"settings", "set", "--yes", "backup.url=file://" + store}, settings...)...)
+	s.begun = time.Now()
+	parent := s.run.Ctx
+	ctx, cancel := context.WithTimeout(parent, length)
+	defer cancel()
+	errs := make(chan error, 1) // the first of what failed
+	var group sync.WaitGroup
+	work := func(do func(ctx context.Context)) {
+		group.Go(func() {
+			if err := harness.Try(func() { do(ctx) }); err != nil {
+				select {
+				case errs <- err:
+				default:
+				}
+				cancel()
+			}
+		})
+	}
+	work(func(ctx context.Context) { s.load(ctx, bench.Write, writeRate) })
+	for _, mode := range []bench.Mode{bench.List, bench.Search, bench.Home, bench.Poll} {
+		work(func(ctx context.Context) { s.load(ctx, mode, readRate) })
+	}
+	work(s.sample)
+	work(s.restart)
+	work(s.purge)
+	group.Wait()
+	select {
+	case err := <-errs:
+		harness.Must(err)
+	default:
+		harness.Must(parent.Err())
+	}
+	harness.Must(s.report(length))
+}
+
+// operate runs a command of an operator at the node that is never restarted.
+func (s *soak) operate(args ...string) {
+	n := s.cluster.Nodes[len(s.cluster.Nodes)-1]
+	env := []string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + s.cluster.Secret}
+	if code, _, problem := s.run.Command(env, args...); code != 0 {
+		harness.Failf("%v ends with %d: %s", args, code, problem)
+	}
+}
+
+// load sends requests at a rate, and notes their p99 for each row.
+func (s *soak) load(ctx context.Context, mode bench.Mode, rate float64) {
+	for ctx.Err() == nil {
+		report, err := bench.Run(ctx, bench.Options{
+			Mode: mode, URLs: s.cluster.URLs(), Connections: connections, Rate: rate, Size: bodyBytes, Duration: rowEvery,
+		})
+		if ctx.Err() != nil {
+			return // the last row is not whole
+		}
+		harness.Must(err)
+		s.mu.Lock()
+		s.failed += report.Errors
+		s.mu.Unlock()
+		s.note(string(mode)+" p99 ms", report.Latency[string(mode)].P99, false)
+	}
+}
+
+// restart restarts all nodes but the last, by turns, each as soon as the one before is well. The
+// last runs from the beginning to the end: it shows what a process keeps.
+func (s *soak) restart(ctx context.Context) {
+	for i := 0; pause(ctx, restartEvery); i++ {
+		n := s.cluster.Nodes[i%(len(s.cluster.Nodes)-1)]
+		n.Terminate()
+		pages, err := usedPages(n)
+		harness.Must(err)
+		s.note(n.Name+" pages of the log", pages, true)
+		n.Start()
+		harness.Must(s.cluster.WaitReady(harness.ReadyTimeout, n))
+	}
+}
+
+// purge erases the newest entry now and then.
+func (s *soak) purge(ctx context.Context) {
+	for wait := purgeAfter; pause(ctx, wait); wait = purgeEvery {
+		n := s.cluster.Nodes[len(s.cluster.Nodes)-1]
+		var newest struct{ Entries []struct{ ID string } }
+		harness.Must(n.Do("GET", "/api/entries?limit=1", nil, &newest))
+		s.operate("mod", "purge", newest.Entries[0].ID, "--reason", "soak", "--yes")
+	}
+}
+
+// sample measures the nodes that run.
+func (s *soak) sample(ctx context.Context) {
+	last := s.cluster.Nodes[len(s.cluster.Nodes)-1]
+	for pause(ctx, sampleEvery) {
+		for _, n := range s.cluster.Nodes {
+			values, err := measure(n)
+			if err != nil {
+				if n == last {
+					harness.Must(err)
+				}
+				continue // it is restarted
+			}
+			for name, value := range values {
+				// A node that was restarted has taken what it needs only after a while.
+				if n == last || name == diskBytes {
+					s.note(n.Name+" "+name, value, true)
+				}
+			}
+		}
+	}
+}
+
+// note adds a measurement to its series. What is judged must not grow.
+func (s *soak) note(name string, value float64, judged bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.series[name] == nil {
+		s.series[name] = &series{judged: judged, least: map[int]float64{}}
+	}
+	s.series[name].add(int(time.Since(s.begun)/rowEvery), value)
+}
+
+// report writes all measurements, as a table of halves and as CSV, and fails if one grew.
+func (s *soak) report(length time.Duration) error {
+	file, err := os.Create(s.run.Path("soak.csv"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	rows := int(length / rowEvery)
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "least in first half\tin last half\tgrowth over the last half\t\t")
+	grew := 0
+	for _, name := range slices.Sorted(maps.Keys(s.series)) {
+		one := s.series[name]
+		growth, verdict := one.growth(rows/2, rows), ""
+		if one.judged && growth > tolerated {
+			verdict, grew = "GROWS", grew+1
+		}
+		fmt.Fprintf(table, "%.4g\t%.4g\t%+.1f %%\t %s\t%s\n", one.smallest(0, rows/2), one.smallest(rows/2, rows), 100*growth, name, verdict)
+	}
+	_ = table.Flush()
+	fmt.Printf("%d requests had no good answer\n", s.failed)
+	if err := s.writeCSV(io.MultiWriter(os.Stdout, file), rows); err != nil {
+		return err
+	}
+	if grew > 0 {
+		return fmt.Errorf("%d measurements grow by more than %.0f %% over the last half", grew, 100*tolerated)
+	}
+	return nil
+}
+
+func (s *soak) writeCSV(to io.Writer, rows int) error {
+	w := csv.NewWriter(to)
+	names := slices.Sorted(maps.Keys(s.series))
+	_ = w.Write(append([]string{"minute"}, names...))
+	for i := range rows {
+		line := []string{strconv.Itoa(int((time.Duration(i) * rowEvery).Minutes()))}
+		for _, name := range names {
+			cell := ""
+			if value, ok := s.series[name].least[i]; ok {
+				cell = strconv.FormatFloat(value, 'g', 6, 64)
+			}
+			line = append(line, cell)
+		}
+		_ = w.Write(line)
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// pause waits, and reports whether the run goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	harness.Pause(ctx, d)
+	return ctx.Err() == nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// tolerated is by how much of its mean a measurement may grow over the last half of a run.
+const tolerated = 0.10
+
+// series is one measurement: the least value in each row.
+type series struct {
+	judged bool
+	least  map[int]float64
+}
+
+func (s *series) add(row int, value float64) {
+	if before, ok := s.least[row]; !ok || value < before {
+		s.least[row] = value
+	}
+}
+
+// rows returns the rows in [from, to) that have a value, in order.
+func (s *series) rows(from, to int) []int {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.least)), func(row int) bool { return row < from || row >= to })
+}
+
+// smallest returns the least value in [from, to), 0 without one.
+func (s *series) smallest(from, to int) float64 {
+	least := math.Inf(1)
+	for _, row := range s.rows(from, to) {
+		least = min(least, s.least[row])
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// growth returns how much the line of least squares through the values in [from, to) rises from
+// the first to the last, as a part of their mean; 0 with fewer than two values.
+func (s *series) growth(from, to int) float64 {
+	rows := s.rows(from, to)
+	n := float64(len(rows))
+	var x, y, xx, xy float64
+	for _, row := range rows {
+		at, value := float64(row), s.least[row]
+		x, y, xx, xy = x+at, y+value, xx+at*at, xy+at*value
+	}
+	if len(rows) < 2 || y == 0 {
+		return 0
+	}
+	slope := (n*xy - x*y) / (n*xx - x*x)
+	return slope * float64(rows[len(rows)-1]-rows[0]) / (y / n)
+}
+
+// The measurements of a node, and of its metrics.
+const (
+	memoryBytes = "resident bytes"
+	descriptors = "descriptors"
+	goroutines  = "goroutines"
+	diskBytes   = "bytes of rows and index" // without the stubs, which stay for good
+	stubBytes   = 81                        // of one, see docs/operating/operate.md
+	logFile     = "raft.db"
+)
+
+var metrics = map[string]string{
+	"process_resident_memory_bytes":   memoryBytes,
+	"process_open_fds":                descriptors,
+	"go_goroutines":                   goroutines,
+	"commons_retention_swept_entries": diskBytes,
+}
+
+// measure asks a node, and looks at its directory.
+func measure(n *harness.Node) (map[string]float64, error) {
+	res, err := n.Raw(http.MethodGet, "/metrics", "", http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(string(res.Body))); lines.Scan(); {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if measured := metrics[name]; measured != "" {
+			var value float64
+			if _, err := fmt.Sscan(text, &value); err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", name, n.Name, err)
+			}
+			values[measured] = value
+		}
+	}
+	if len(values) != len(metrics) {
+		return nil, fmt.Errorf("%s has only %v of its metrics", n.Name, values)
+	}
+	size, err := filesBytes(n.Dir)
+	values[diskBytes] = size - stubBytes*values[diskBytes]
+	return values, err
+}
+
+// filesBytes returns the bytes of all files of a directory but the log. A file with several
+// names counts once.
+func filesBytes(dir string) (sum float64, err error) {
+	known := map[uint64]bool{}
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), logFile) {
+			return ignoreMissing(err)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return ignoreMissing(err)
+		}
+		if node := info.Sys().(*syscall.Stat_t).Ino; !known[node] {
+			known[node] = true
+			sum += float64(info.Size())
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// ignoreMissing is for files that the node has deleted meanwhile.
+func ignoreMissing(err error) error {
+	if os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}
+
+// usedPages returns how many pages of the log's file are in use. The node does not run.
+func usedPages(n *harness.Node) (float64, error) {
+	db, err := bbolt.Open(filepath.Join(n.Dir, logFile), 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	var pages float64
+	err = db.View(func(tx *bbolt.Tx) error {
+		pages = float64(tx.Size()/int64(db.Info().PageSize)) - float64(db.Stats().FreePageN)
+		return nil
+	})
+	return pages, err
+}
