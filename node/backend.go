@@ -98,7 +98,7 @@ func (b *backend) Process() string                                  { return b.p
 
 func (b *backend) Status() op.Status {
 	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })
-	return op.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
+	return op.Status{Role: health.Role(b.raft.State()), Voter: b.members.Part() == admin.Voter, Ready: ready, AppliedIndex: b.machine.Applied()}
 }
 
 func (b *backend) Checks() []op.Check {

@@ -257,7 +257,7 @@ func (*Backend) Process() string { return "process-a" }
 // Status implements op.Backend.
 func (b *Backend) Status() op.Status {
 	b.mayPanic()
-	return op.Status{Role: "leader", Ready: true, AppliedIndex: b.Machine.Applied()}
+	return op.Status{Role: "leader", Voter: true, Ready: true, AppliedIndex: b.Machine.Applied()}
 }
 
 // Cluster implements op.Backend: a leader, and a node that is away.

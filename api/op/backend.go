@@ -71,7 +71,8 @@ type Backend interface {
 
 // Status is the public status of a node.
 type Status struct {
-	Role         string `json:"role"` // leader, follower or candidate
+	Role         string `json:"role"`  // leader, follower or candidate
+	Voter        bool   `json:"voter"` // else it is a read replica, or has just come
 	Ready        bool   `json:"ready"`
 	AppliedIndex uint64 `json:"appliedIndex"`
 }

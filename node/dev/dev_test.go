@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,7 +67,7 @@ func runFakeNode(kind string, args []string) int {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok leader") })
 	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
-		status := map[string]any{"role": map[bool]string{true: "leader", false: "follower"}[id == "n1"], "ready": true}
+		status := map[string]any{"role": map[bool]string{true: "leader", false: "follower"}[id == "n1"], "ready": true, "voter": true}
 		if err := json.NewEncoder(w).Encode(status); err != nil {
 			panic(err)
 		}
@@ -363,4 +364,22 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	check.Contains(t, fillDemo(t.Context(), m, secret).Error(), "--demo fills a new cluster", "a cluster that has data")
+}
+
+func TestClusterIsReadyWithThreeVotes(t *testing.T) {
+	t.Parallel()
+	out := &await.Buffer{}
+	w := newWatch(Options{HTTPPort: 8080}.members(), &terminal{out: out}, "status")
+	states := []state{
+		{up: true, ready: true, Role: "leader", Voter: true}, {up: true, ready: true, Voter: true}, {up: true, ready: true},
+	}
+	w.compare(slices.Clone(states))
+	if shown := out.String(); !strings.Contains(shown, "n3 is ready") || strings.Contains(shown, "The cluster is ready") {
+		t.Errorf("without the vote of n3, the terminal shows:\n%s", shown)
+	}
+	states[2].Voter = true
+	w.compare(states)
+	if shown := out.String(); !strings.Contains(shown, "The cluster is ready") {
+		t.Errorf("with three votes, the terminal shows:\n%s", shown)
+	}
 }

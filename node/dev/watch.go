@@ -29,6 +29,7 @@ type state struct {
 	ready  bool
 	detail string // why it is not ready
 	Role   string `json:"role"`
+	Voter  bool   `json:"voter"`
 }
 
 // watch polls the members and prints what changes.
@@ -129,12 +130,13 @@ func (w *watch) leaderOf(states []state) (leader string) {
 	return leader
 }
 
-// announce prints once that the cluster is ready, or that it takes long.
+// announce prints once that the cluster is ready, or that it takes long. Nodes that joined a first
+// one, as with the demo, are ready before they vote; only with three votes may one of them fail.
 func (w *watch) announce(states []state) {
 	if w.announced {
 		return
 	}
-	if !slices.ContainsFunc(states, func(s state) bool { return !s.ready }) {
+	if !slices.ContainsFunc(states, func(s state) bool { return !s.ready || !s.Voter }) {
 		w.announced = true
 		w.out.block(w.welcome())
 		return
@@ -142,7 +144,7 @@ func (w *watch) announce(states []state) {
 	if !w.warned && time.Since(w.started) > slowStart {
 		w.warned = true
 		for i, s := range states {
-			if !s.ready {
+			if !s.ready || !s.Voter {
 				w.out.printf("still waiting for %s (%s); see %s", w.members[i].name, s.detail, w.members[i].logPath)
 			}
 		}
