@@ -79,7 +79,7 @@ func DecodeBody(contentType string, body []byte) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	trimmed := bytes.TrimLeft(body, jsonSpace)
 	switch {
 	case len(trimmed) == 0:
 		return Document{}, nil

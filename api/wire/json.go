@@ -47,8 +47,14 @@ func ReadObject(data []byte) ([]Field, error) {
 	return nil, explain(data, err)
 }
 
+// jsonSpace is what may stand around a value in JSON.
+const jsonSpace = " \t\r\n"
+
 // ReadList returns the items of a text that is a JSON array, which some models send as a list.
 func ReadList(s string) (items []any, is bool) {
+	if !strings.HasPrefix(strings.TrimLeft(s, jsonSpace), "[") {
+		return nil, false // as nearly always: no reader is made for it
+	}
 	r := jsonReader{jsontext.NewDecoder(strings.NewReader(s))}
 	value, _, err := r.value()
 	if err == nil {

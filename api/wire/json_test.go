@@ -140,3 +140,15 @@ func TestAppendJSONOfTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainTextIsNoList: the values of nearly all filters cost no reader of JSON.
+func TestPlainTextIsNoList(t *testing.T) {
+	for _, text := range []string{"", "general", `"a"`, "{}", " x [1]"} {
+		items, is := ReadList(text)
+		check.Equal(t, is || items != nil, false, "%q is a list", text)
+	}
+	if got, is := ReadTexts(" \n[\"a\"]"); !is || len(got) != 1 || got[0] != "a" {
+		t.Errorf("a list behind white space is %q, %t", got, is)
+	}
+	check.Equal(t, testing.AllocsPerRun(10, func() { ReadList("general") }), 0, "allocations for a plain text")
+}

@@ -101,16 +101,32 @@ type Outline struct {
 
 var errEntryRow = fmt.Errorf("%w: entry row", ErrCorrupt)
 
-// OutlineOf reads the outline of a row.
-func OutlineOf(row []byte) (o Outline, err error) {
+// EntryJSON returns the JSON of a row, which shares memory with it.
+func EntryJSON(row []byte) ([]byte, error) {
 	if len(row) < entryRowFixed || row[0] != entryRowVersion {
-		return o, errEntryRow
+		return nil, errEntryRow
 	}
 	offset := binary.LittleEndian.Uint32(row[1:])
 	if offset < uint32(entryRowFixed) || uint64(offset) > uint64(len(row)) {
-		return o, errEntryRow
+		return nil, errEntryRow
 	}
-	o.JSON = row[offset:]
+	return row[offset:], nil
+}
+
+// ShownAsStored reports whether nothing of an entry stands in other rows: its row is no stub, which
+// another explains, and no reply to a job, which may quote the job's title. A list asks this of
+// each of its rows, so it reads no more than it needs.
+func ShownAsStored(row []byte) bool {
+	return len(row) >= entryRowFixed && row[7]&flagHidden == 0 &&
+		(EntryType(row[8]) != TypeJob || command.Relation(row[6]) != command.RelationReply)
+}
+
+// OutlineOf reads the outline of a row.
+func OutlineOf(row []byte) (o Outline, err error) {
+	if o.JSON, err = EntryJSON(row); err != nil {
+		return o, err
+	}
+	offset := len(row) - len(o.JSON)
 	o.Kind, o.Relation, o.flags, o.ParentType = command.Kind(row[5]), command.Relation(row[6]), row[7], EntryType(row[8])
 	o.Hidden, o.Type = o.flags&flagHidden != 0, TypeEntry
 	switch {

@@ -13,6 +13,24 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
+// TestShownAsStored: a list completes the rows of stubs and of replies to jobs, and no others.
+func TestShownAsStored(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		row  EntryRow
+		want bool
+	}{
+		"an entry":            {EntryRow{}, true},
+		"a reply":             {EntryRow{ParentType: TypeEntry, Meta: Meta{Relation: command.RelationReply}}, true},
+		"a reply to a job":    {EntryRow{ParentType: TypeJob, Meta: Meta{Relation: command.RelationReply}}, false},
+		"a retraction of one": {EntryRow{ParentType: TypeJob, Meta: Meta{Relation: command.RelationRetraction}}, true},
+		"a stub":              {EntryRow{Meta: Meta{Hidden: true}}, false},
+	} {
+		check.Equal(t, ShownAsStored(tt.row.Append(nil, &command.Publish{})), tt.want, "%s", name)
+	}
+	check.Equal(t, ShownAsStored([]byte{entryRowVersion}), false, "a row that is cut")
+}
+
 // TestParts: an entry's texts are read back from its row as they were, and so are those of a row
 // with another value of a part.
 func TestParts(t *testing.T) {

@@ -145,11 +145,11 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 		return dst, counts, state.ErrNotFound
 	}
 	start := len(dst)
-	o, err := state.OutlineOf(row)
+	text, err := state.EntryJSON(row)
 	if err != nil {
 		return dst, counts, fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	dst = append(dst, o.JSON...)
+	dst = append(dst, text...)
 	has, err := v.rows.Later.Has(seq)
 	if err != nil {
 		return dst[:start], counts, err

@@ -22,6 +22,9 @@ const HiddenJob = "a hidden job"
 // complete returns an entry's row with the texts that are stored elsewhere: a claim and a result
 // quote their job's title, which is stored only in the job's row.
 func (v *View) complete(seq uint64, row []byte) ([]byte, error) {
+	if state.ShownAsStored(row) {
+		return row, nil
+	}
 	o, err := state.OutlineOf(row)
 	if err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func (v *View) complete(seq uint64, row []byte) ([]byte, error) {
 		return v.explained(seq, row, &o)
 	}
 	title := string(o.Part(state.PartTitle))
-	if o.ParentType != state.TypeJob || o.Relation != command.RelationReply || title != `"`+state.ClaimTitle+`"` && title != `"`+state.ResultTitle+`"` {
+	if title != `"`+state.ClaimTitle+`"` && title != `"`+state.ResultTitle+`"` {
 		return row, nil
 	}
 	of, err := v.titleOfJob(o.Parent)
