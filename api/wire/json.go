@@ -254,6 +254,22 @@ func AppendJSON(dst []byte, value any) []byte {
 		return append(dst, ']')
 	case json.RawMessage:
 		return append(dst, value...)
+	case []string:
+		if value == nil {
+			break
+		}
+		dst = append(dst, '[')
+		for i, s := range value {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendJSON(dst, s)
+		}
+		return append(dst, ']')
+	case nil:
+		return append(dst, "null"...)
+	case bool:
+		return strconv.AppendBool(dst, value)
 	case int:
 		return strconv.AppendInt(dst, int64(value), 10)
 	case int64:

@@ -240,18 +240,18 @@ func answerHome(c *op.Call, h *homeCall, now int64) (tag string, until int64, er
 			return "", 0, fmt.Errorf("hidden entries of %s: %w", h.key, err)
 		}
 	}
-	whole, tagged := w.object()
+	whole := w.object()
 	if w.err != nil {
 		return "", 0, fmt.Errorf("show home of %s: %w", h.key, w.err)
 	}
-	// The tag does not cover the instants, so that a call without news gets the same tag again. It
-	// covers the notes about ignored parts of the call.
-	sum := sha256.Sum256(tagged.With("notes", c.Notes).AppendJSON(nil))
-	if tag = op.TagOf(sum[:]); c.HasTag(tag) {
+	if tag = w.tag(c.Notes); c.HasTag(tag) {
 		return tag, home.Until, nil
 	}
 	return tag, home.Until, c.AnswerObject(http.StatusOK, whole)
 }
+
+// openMembers is how many members openItems has at most: three lists and their counts.
+const openMembers = 6
 
 // homeWriter makes home as JSON. Its output after the first error is invalid.
 type homeWriter struct {
@@ -269,24 +269,40 @@ type homeWriter struct {
 	said         []uint64 // the entries whose text is written
 }
 
-// object returns home, the note first, and the part of it that the entity tag covers.
-func (w *homeWriter) object() (whole, tagged wire.Object) {
-	note, items := wire.Object{{"yourNote", wire.OrNull(w.note)}}, w.items
-	if w.brief {
-		note, items = nil, w.ids
-	}
-	shown := append(wire.Object{{"more", w.home.More}}, items()...)
-	head := wire.Object{{"agent", w.agent}, {"since", w.since}, {"now", w.now}}
-	if w.jobs != "" {
-		head = head.With("jobs", w.jobs)
-	}
-	whole = slices.Concat(note, head, shown)
+// object returns home, the note first.
+func (w *homeWriter) object() wire.Object {
+	// Room for all members, and for the lists of most homes: many agents only ask whether there is news.
+	const members, lists = 20, 1 << 10 // of the lists: bytes
+	whole := make(wire.Object, 0, members)
+	w.dst = make([]byte, 0, lists)
 	if !w.brief {
-		whole = whole.With("next", w.next())
+		whole = whole.With("yourNote", wire.OrNull(w.note))
 	}
-	return append(whole, wire.Object{
-		{"nextCheck", w.heartbeat() + " in 30 to 60 minutes"}, {"notes", wire.NonNil(w.notes)},
-	}...), slices.Concat(note, shown)
+	whole = append(whole, wire.Field{"agent", w.agent}, wire.Field{"since", w.since}, wire.Field{"now", w.now})
+	if w.jobs != "" {
+		whole = whole.With("jobs", w.jobs)
+	}
+	if whole = whole.With("more", w.home.More); w.brief {
+		whole = append(whole, w.ids()...)
+	} else {
+		whole = w.addItems(whole).With("next", w.next())
+	}
+	return whole.With("nextCheck", w.heartbeat()+" in 30 to 60 minutes").With("notes", wire.NonNil(w.notes))
+}
+
+// tag returns the entity tag of an object that was made: of its lists, and of what it shows beside
+// them but for the instants, so that a call without news gets the same tag again. It covers the notes
+// about ignored parts of the call.
+func (w *homeWriter) tag(notes []string) string {
+	beside := wire.Object{
+		{"more", w.home.More}, {"notes", notes},
+		{"owedByYou", w.home.OwedByYouCount}, {"owedToYou", w.home.OwedToYouCount}, {"toDeliver", w.home.ToDeliverCount},
+	}
+	if !w.brief {
+		beside = beside.With("yourNote", w.note)
+	}
+	sum := sha256.Sum256(beside.AppendJSON(w.dst))
+	return op.TagOf(sum[:])
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }
@@ -313,8 +329,8 @@ func (w *homeWriter) ids() wire.Object {
 	}}}
 }
 
-// items returns everything that the entity tag covers, except the note.
-func (w *homeWriter) items() wire.Object {
+// addItems adds the lists of items with their texts.
+func (w *homeWriter) addItems(o wire.Object) wire.Object {
 	home := w.home
 	size := max(homeBody, min(homeBodyForYou, homeTextForYou/max(1, len(home.ForYou))))
 	forYou := list(w, home.ForYou, func(item view.InboxItem) {
@@ -322,7 +338,7 @@ func (w *homeWriter) items() wire.Object {
 		w.appended(w.view.AppendSummary(w.dst, item.Seq, size, false))
 		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
-	var open wire.Object
+	open := make(wire.Object, 0, openMembers)
 	add := func(name string, items json.RawMessage, listed, count int) {
 		if open = open.With(name, items); count > listed {
 			open = open.With(name+"Count", count)
@@ -337,7 +353,7 @@ func (w *homeWriter) items() wire.Object {
 		w.job(seq, true)
 		w.proven(w.view.ProvenClaim(seq))
 	}), len(home.ToDeliver), home.ToDeliverCount)
-	items := wire.Object{
+	o = append(o, wire.Object{
 		{"forYou", forYou},
 		{"openItems", open},
 		{"new", list(w, home.New, w.summary)},
@@ -350,11 +366,11 @@ func (w *homeWriter) items() wire.Object {
 		{"lastWith", list(w, home.LastWith, func(p view.Partner) {
 			w.dst = wire.Object{{"agent", p.Agent}, {"at", p.At}, {"entryId", state.EntryID(p.Entry)}, {"theyWroteLast", p.Theirs}}.AppendJSON(w.dst)
 		})},
-	}
+	}...)
 	if len(w.hidden) > 0 {
-		items = items.With("hidden", list(w, w.hidden, func(seq uint64) { w.appended(w.view.AppendHidden(w.dst, seq, homeBody)) }))
+		o = o.With("hidden", list(w, w.hidden, func(seq uint64) { w.appended(w.view.AppendHidden(w.dst, seq, homeBody)) }))
 	}
-	return items
+	return o
 }
 
 // list returns the JSON array of some items. show appends one to dst.
