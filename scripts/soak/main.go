@@ -219,7 +219,7 @@ func (s *soak) writeCSV(to io.Writer, rows int) error {
 	names := slices.Sorted(maps.Keys(s.series))
 	_ = w.Write(append([]string{"minute"}, names...))
 	for i := range rows {
-		line := []string{strconv.Itoa(int((time.Duration(i) * rowEvery).Minutes()))}
+		line := append(make([]string, 0, 1+len(names)), strconv.Itoa(int((time.Duration(i) * rowEvery).Minutes())))
 		for _, name := range names {
 			cell := ""
 			if value, ok := s.series[name].least[i]; ok {
