@@ -79,7 +79,7 @@ var foreign = map[string][]string{
 	"github.com/hashicorp/memberlist":  {"cluster", "internal"},    // internal/simnet is a transport for it
 	"github.com/cockroachdb/pebble":    {"fsm", "internal"},        // internal/simdisk is a disk for it
 	"github.com/hashicorp/raft":        {"node", "cluster", "fsm"},
-	"go.etcd.io/bbolt":                 {"node"},
+	"go.etcd.io/bbolt":                 {"node", "scripts"},
 	"github.com/alecthomas/kong":       {"node"},
 	"github.com/jotaen/":               {"node"},
 	"github.com/a2aproject/":           {"node"},        // in tests: a client that others wrote
