@@ -69,11 +69,11 @@ func (m *Machine) commit(tx *apply.Txn) apply.Changes {
 	m.Loaded = tx.Loaded
 	for i := range c.Added {
 		a := &c.Added[i]
-		terms, words := m.terms.terms(&a.Entry, a.Texts)
+		terms, words := m.terms.Terms(&a.Entry, a.Texts)
 		m.store.index.Add(a.Entry.Seq, terms, words...)
 	}
 	for _, r := range c.Revised {
-		m.store.profiles.Add(r.Revision, nil, m.terms.textWords(r.Texts)...)
+		m.store.profiles.Add(r.Revision, nil, m.terms.Words(r.Texts)...)
 	}
 	return c
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
 	"github.com/commons-cluster/commons/fsm/snapshot"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
 
@@ -104,7 +105,7 @@ type Machine struct {
 	applyMu sync.Mutex
 	store   *store
 	apply.Loaded
-	terms  termBuilder
+	terms  state.TermBuilder
 	newest *store // that was loaded, for tests that crash
 	closed bool
 }
