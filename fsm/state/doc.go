@@ -15,6 +15,7 @@
 //   - codec: the encoding of rows, JSON and hashes
 //   - rows: reading and caching rows
 //   - id: public ids
+//   - terms: by what the index finds entries and profiles
 //   - head: the progress of a state, and its part in memory
 //   - session: the results of recent commands, by the node that proposed them
 //   - reader: the state as rules read it
