@@ -16,7 +16,7 @@ import (
 // mechanics: the files that belong to no noun.
 var floors = []struct{ dir, mechanics string }{
 	{"fsm/command", "command codec table identity checks limits result"},
-	{"fsm/state", "keys codec rows id head session reader identity admission"},
+	{"fsm/state", "keys codec rows id terms head session reader identity admission"},
 	{"fsm/apply", "effects hooks admission session identity load txn"},
 	{"fsm/view", "view admission query rows summary visibility"},
 	{"api/op/resource", "operations"},

@@ -48,7 +48,7 @@ func benchmarkPage(b *testing.B, paths [2]string, bodies string) {
 	const entries = 2000
 	s := apitest.Start(b, apitest.NewBackend(b), func(c *api.Config) { c.Limits.ReadWork = 1 << 40 })
 	publish := func(i int) {
-		hello := publishHello
+		hello := apitest.PublishHello
 		hello.Title, hello.Body = fmt.Sprint("Measured ", i), fmt.Sprint(i, strings.Repeat(" lorem *ipsum*", 20), "\n\n- one\n- two\n\n", strings.Repeat(" `dolor` sit", 20))
 		s.Backend.Apply(&hello)
 	}
@@ -60,7 +60,7 @@ func benchmarkPage(b *testing.B, paths [2]string, bodies string) {
 	var took [2][]time.Duration
 	var cpu [2]time.Duration
 	for i := range max(b.N, 20) {
-		for kind, accept := range []string{browserAccept, "application/json"} {
+		for kind, accept := range []string{apitest.BrowserAccept, "application/json"} {
 			seq := uint64(1)
 			if bodies == "first" {
 				seq += uint64(i % entries)

@@ -12,7 +12,7 @@ import (
 // TestWritesOfOtherSites checks that a page of another site cannot write in the name of its
 // visitors, except by fetch, and that a person can confirm the write.
 func TestWritesOfOtherSites(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	const form, plain = "application/x-www-form-urlencoded", "text/plain"
 	publish := "/api/entries?action=publish&confirm=write&request_id=other-site-1&agent=eve&body=" + url.QueryEscape("Sent by <another> site.")
 	fields := url.Values{"agent": {"eve"}, "body": {"Sent by <another> site."}, "request_id": {"other-site-1"}}.Encode()
@@ -27,8 +27,8 @@ func TestWritesOfOtherSites(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, mode := range []string{"navigate", "no-cors"} {
-				for _, accept := range []string{browserAccept, "*/*"} {
-					visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
+				for _, accept := range []string{apitest.BrowserAccept, "*/*"} {
+					apitest.Visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
 						"Accept", accept, "Content-Type", test.contentType, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", mode)
 				}
 			}
@@ -38,25 +38,25 @@ func TestWritesOfOtherSites(t *testing.T) {
 		t.Fatalf("other sites have written %+v", list.Entries)
 	}
 	// Reads are for every site, and writes for scripts of every site.
-	visit(t, s, http.MethodGet, "/", "", http.StatusOK, "Accept", browserAccept, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
-	visit(t, s, http.MethodPost, "/api/entries", `{"agent":"ada","body":"Sent by a script."}`, http.StatusCreated,
+	apitest.Visit(t, s, http.MethodGet, "/", "", http.StatusOK, "Accept", apitest.BrowserAccept, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+	apitest.Visit(t, s, http.MethodPost, "/api/entries", `{"agent":"ada","body":"Sent by a script."}`, http.StatusCreated,
 		"Content-Type", "application/json", "Origin", "https://agents.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors")
 	for _, test := range []struct{ method, path, body string }{{http.MethodGet, publish, ""}, {http.MethodPost, "/publish", fields}} {
-		p := visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
-			"Accept", browserAccept, "Content-Type", form, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
-		if words := p.words(); !strings.Contains(words, "Did you want to write this?") || !strings.Contains(words, "Sent by <another> site.") {
+		p := apitest.Visit(t, s, test.method, test.path, test.body, http.StatusForbidden,
+			"Accept", apitest.BrowserAccept, "Content-Type", form, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+		if words := p.Words(); !strings.Contains(words, "Did you want to write this?") || !strings.Contains(words, "Sent by <another> site.") {
 			t.Errorf("the page says %s", words)
 		}
 		sent := url.Values{}
-		for _, input := range p.all("input") {
-			if attr(input, "type") == "hidden" {
-				sent.Set(attr(input, "name"), attr(input, "value"))
+		for _, input := range p.All("input") {
+			if apitest.AttrOf(input, "type") == "hidden" {
+				sent.Set(apitest.AttrOf(input, "name"), apitest.AttrOf(input, "value"))
 			}
 		}
 		sent.Set("request_id", sent.Get("request_id")+test.method)
-		confirmed := p.all("form")[1] // behind the search
-		apitest.Equal(t, "method", attr(confirmed, "method"), "post")
-		r := visit(t, s, http.MethodPost, attr(confirmed, "action"), sent.Encode(), 0, "Accept", browserAccept, "Content-Type", form, "Origin", s.URL, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")
+		confirmed := p.All("form")[1] // behind the search
+		apitest.Equal(t, "method", apitest.AttrOf(confirmed, "method"), "post")
+		r := apitest.Visit(t, s, http.MethodPost, apitest.AttrOf(confirmed, "action"), sent.Encode(), 0, "Accept", apitest.BrowserAccept, "Content-Type", form, "Origin", s.URL, "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate")
 		if r.Status != http.StatusCreated && r.Status != http.StatusSeeOther {
 			t.Errorf("confirmed: %d %s", r.Status, r.Body)
 		}
@@ -68,7 +68,7 @@ func TestWritesOfOtherSites(t *testing.T) {
 // TestWritesByGetOfPages checks that a link, a picture or a prefetch of any page never writes, and
 // that an opened address, a script and a simple client do.
 func TestWritesByGetOfPages(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for name, test := range map[string]struct {
 		headers []string
 		writes  bool

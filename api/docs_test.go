@@ -54,7 +54,7 @@ var (
 // TestPages holds that every page is short, can be reached from both lists of
 // pages, and links only to what is there.
 func TestPages(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	lists := [2]string{string(s.Get("/docs").Body), string(s.Get("/llms.txt").Body)}
 	for _, page := range pages(t) {
 		r := s.Get(page).Want(t, http.StatusOK).WantHeader(t, "Content-Type", "text/markdown; charset=utf-8").WantHeader(t, "Vary", "Accept, Accept-Encoding")
@@ -83,7 +83,7 @@ func TestPages(t *testing.T) {
 // TestAllPages holds that /llms-full.txt is the index and every other page, each once,
 // as they are served, in Markdown for everybody.
 func TestAllPages(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	r := s.Get("/llms-full.txt", "Accept", "text/html").Must(t, http.StatusOK).WantHeader(t, "Content-Type", "text/markdown; charset=utf-8")
 	total := 0
 	for _, page := range pages(t) {
@@ -101,7 +101,7 @@ func TestAllPages(t *testing.T) {
 // TestClientFiles compares the clients in one file with the page about them, which has their SHA-256.
 func TestClientFiles(t *testing.T) {
 	const maxFileLines = 450
-	s := start(t)
+	s := apitest.New(t)
 	page := string(s.Get("/docs/clients").Body)
 	for _, file := range []struct{ path, contentType string }{
 		{"/clients/commons.py", "text/x-python; charset=utf-8"},
@@ -136,7 +136,7 @@ func checkLink(t *testing.T, s *apitest.Server, from, link string) {
 
 // TestEveryErrorIsExplained holds that the place that an error points to is there.
 func TestEveryErrorIsExplained(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for _, code := range wire.Codes() {
 		checkLink(t, s, string(code), "/docs/errors#"+string(code))
 	}
@@ -146,7 +146,7 @@ func TestEveryErrorIsExplained(t *testing.T) {
 
 // TestPageForms holds who gets which form of a page.
 func TestPageForms(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
+	s := apitest.New(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	for _, test := range []struct{ path, accept, contentType, holds string }{
 		{"/docs/errors", "", "text/markdown", "\n## own_job\n"},
@@ -177,7 +177,7 @@ func TestReceiverPagesRun(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	for _, path := range pages(t) {
-		s := start(t)
+		s := apitest.New(t)
 		if page := string(s.Get(path).Body); apitest.HasReceiver(page) {
 			ran += apitest.RunExamples(t, page)
 		}
@@ -189,7 +189,7 @@ func TestReceiverPagesRun(t *testing.T) {
 
 // TestLimitsShowTheSettings: the page shows what holds now.
 func TestLimitsShowTheSettings(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	shows := func(want string) {
 		t.Helper()
 		for _, path := range []string{"/docs/limits", "/docs/limits.md"} {

@@ -46,7 +46,7 @@ func plain(t *testing.T, r *apitest.Response) []byte {
 // publishLong publishes n entries of so many characters.
 func publishLong(s *apitest.Server, n int, body string) {
 	for i := range n {
-		hello := publishHello
+		hello := apitest.PublishHello
 		hello.Body = fmt.Sprint(body, i)
 		s.Backend.Apply(&hello)
 	}
@@ -55,7 +55,7 @@ func publishLong(s *apitest.Server, n int, body string) {
 // TestEncodings asks every surface for every coding, and for the headers alone
 // (interface, 4).
 func TestEncodings(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	publishLong(s, 20, strings.Repeat("lorem ipsum ", 20))
 	message := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"role":"user","messageId":"m1","parts":[{"kind":"text","text":"latest"}]}}}`
 	for _, ask := range []struct{ method, path, body string }{
@@ -70,16 +70,16 @@ func TestEncodings(t *testing.T) {
 		{http.MethodGet, "/api/entries", ""},
 		{http.MethodGet, "/api/entries?format=atom", ""},
 		{http.MethodGet, "/api/home?for=eve&since=0", ""},
-		{http.MethodPost, "/mcp", toolCall("read_entries", "{}")},
+		{http.MethodPost, "/mcp", apitest.ToolCall("read_entries", "{}")},
 		{http.MethodPost, "/a2a", message},
 		{http.MethodPost, "/api/entries", `{"agent":"ada","body":"` + strings.Repeat("lorem ipsum ", 200) + `","tags":["1","2","3","4","5","6","7","8","9"]}`},
 	} {
-		want := sendAccepting(s, "identity", ask.method, ask.path, ask.body, "Content-Type", jsonType)
+		want := sendAccepting(s, "identity", ask.method, ask.path, ask.body, "Content-Type", apitest.JSONType)
 		if len(want.Body) < 1<<10 || want.Header.Get("Content-Encoding") != "" || !strings.Contains(want.Header.Get("Vary"), "Accept-Encoding") {
 			t.Errorf("%s: %d bytes, %v", ask.path, len(want.Body), want.Header)
 		}
 		for _, coding := range []string{"zstd", "gzip"} {
-			got := sendAccepting(s, coding, ask.method, ask.path, ask.body, "Content-Type", jsonType)
+			got := sendAccepting(s, coding, ask.method, ask.path, ask.body, "Content-Type", apitest.JSONType)
 			if got.Header.Get("Content-Encoding") != coding || got.Status != want.Status || len(got.Body) >= len(want.Body) || !bytes.Equal(plain(t, got), want.Body) {
 				t.Errorf("%s %s: %d %v, %d of %d bytes", coding, ask.path, got.Status, got.Header, len(got.Body), len(want.Body))
 			}
@@ -109,16 +109,16 @@ func TestEncodings(t *testing.T) {
 // TestNotEncoded checks that short and long answers, and those for one client alone, are not
 // compressed.
 func TestNotEncoded(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	publishLong(s, 100, strings.Repeat("世", 4990))
-	ada := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": strings.Repeat("Tides ", 80), "note": strings.Repeat("Tides ", 150)})
+	ada := apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": strings.Repeat("Tides ", 80), "note": strings.Repeat("Tides ", 150)})
 	for path, least := range map[string]int{"/livez": 1, "/api/entries?limit=100": 1 << 20, "/api/agents/ada/deliveries": 1} {
 		r := sendAccepting(s, "zstd, gzip", http.MethodGet, path, "", "Authorization", "Bearer "+ada.EditKey)
 		if r.Status != http.StatusOK || r.Header.Get("Content-Encoding") != "" || len(r.Body) < least {
 			t.Errorf("%s: %d %v, %d bytes", path, r.Status, r.Header, len(r.Body))
 		}
 	}
-	r := sendAccepting(s, "zstd, gzip", http.MethodPost, "/api/agents", `{"id":"bob","description":"`+strings.Repeat("Tides ", 80)+`","note":"`+strings.Repeat("Tides ", 150)+`"}`, "Content-Type", jsonType)
+	r := sendAccepting(s, "zstd, gzip", http.MethodPost, "/api/agents", `{"id":"bob","description":"`+strings.Repeat("Tides ", 80)+`","note":"`+strings.Repeat("Tides ", 150)+`"}`, "Content-Type", apitest.JSONType)
 	if r.Status != http.StatusCreated || r.Header.Get("Content-Encoding") != "" || !bytes.Contains(r.Body, []byte("edit_key")) || len(r.Body) < 1<<10 {
 		t.Errorf("a key: %d %v, %d bytes", r.Status, r.Header, len(r.Body))
 	}
@@ -127,7 +127,7 @@ func TestNotEncoded(t *testing.T) {
 // TestEncodingIsBounded checks that compressing counts against the budget of reads, and that a
 // cached answer is free.
 func TestEncodingIsBounded(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 	publishLong(s, 50, strings.Repeat("lorem ipsum ", 80))
 	const document, list = "/openapi.json", "/api/entries"
 	coding := func(accept, path string) string {

@@ -76,7 +76,7 @@ func checkSurfaces(t *testing.T, surfaces []surfaceCall) {
 
 func testSurfaces(t *testing.T, action string) {
 	t.Helper()
-	s := withModerator(t)
+	s := apitest.WithModerator(t)
 	const word = "zyzzyva"
 	channel := word + "-den"
 	send := func(path, body string) string { // {"agent": …}, with a request_id
@@ -165,26 +165,26 @@ func testSurfaces(t *testing.T, action string) {
 		{method: "POST", path: "/api/human-requests", body: help},
 		{method: "POST", path: "/api/agents", body: `{"id":"dave","description":"Mine now.","edit_key":"` + op.EditKeyPrefix + strings.Repeat("a", 52) + `"}`},
 		{method: "POST", path: "/a2a", body: message},
-		{method: "POST", path: "/mcp", body: toolCall("read_entries", `{"q":"`+word+`"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e1"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e7"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_thread", `{"thread":"e4"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_agents", `{}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_agent", `{"id":"dave"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_jobs", `{"status":"all"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_job", `{"id":"j6"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"bob"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("stats", `{}`), empty: true},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("read_entries", `{"q":"`+word+`"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_entry", `{"id":"e1"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_entry", `{"id":"e7"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_thread", `{"thread":"e4"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("list_channels", `{}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("list_agents", `{}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_agent", `{"id":"dave"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("list_jobs", `{"status":"all"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_job", `{"id":"j6"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("home", `{"for":"bob"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("stats", `{}`), empty: true},
 	}
 	checkSurfaces(t, surfaces)
 	ask := func(at surfaceCall) []byte {
 		if at.method == http.MethodGet && !strings.HasPrefix(at.path, "/api/") {
-			return bytes.ToLower(visit(t, s, at.method, at.path, "", 0, "Accept", browserAccept).Body)
+			return bytes.ToLower(apitest.Visit(t, s, at.method, at.path, "", 0, "Accept", apitest.BrowserAccept).Body)
 		}
 		var headers []string
 		if at.body != "" {
-			headers = []string{"Content-Type", jsonType}
+			headers = []string{"Content-Type", apitest.JSONType}
 		}
 		r := s.Do(at.method, at.path, at.body, headers...)
 		if r.Status >= http.StatusInternalServerError {
@@ -207,21 +207,21 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 			t.Errorf("%s %s %s does not show the word beforehand: %s", at.method, at.path, at.body, answer)
 		}
 	}
-	hidden := mod(t, s, "hide", map[string]any{"words": word, "reason": "a test"})
+	hidden := apitest.Moderate(t, s, "hide", map[string]any{"words": word, "reason": "a test"})
 	if hidden.Changed != 7 || hidden.Next != nil {
 		t.Fatalf("hidden were %+v", hidden)
 	}
-	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "ec"}, "profiles": []string{"Dave"}, "reason": "a test"})
+	apitest.Moderate(t, s, "hide", map[string]any{"ids": []string{"e5", "ec"}, "profiles": []string{"Dave"}, "reason": "a test"})
 	if action == "purge" {
 		// Some of them are shown again: what is purged need not be hidden before.
-		mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
-		purged := purge(t, s, map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "ec", "ed"}, "reason": "a test"})
+		apitest.Moderate(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
+		purged := apitest.Purge(t, s, map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "ec", "ed"}, "reason": "a test"})
 		if purged.Matched != 9 || purged.Changed != 9 || purged.Next != nil {
 			t.Fatalf("purged were %+v", purged)
 		}
-		mod(t, s, "unhide", map[string]any{"profiles": []string{"dave"}, "reason": "a test"})
-		must.Equal(t, purge(t, s, map[string]any{"profiles": []string{"dave"}, "reason": "a test"}).Changed, 1, "purged")
-		if again := mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {
+		apitest.Moderate(t, s, "unhide", map[string]any{"profiles": []string{"dave"}, "reason": "a test"})
+		must.Equal(t, apitest.Purge(t, s, map[string]any{"profiles": []string{"dave"}, "reason": "a test"}).Changed, 1, "purged")
+		if again := apitest.Moderate(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {
 			t.Errorf("what is purged is shown again: %+v", again)
 		}
 	}
@@ -230,10 +230,10 @@ func showThenHide(t *testing.T, s *apitest.Server, surfaces []surfaceCall, ask f
 // TestNoSurfaceNamesAnEmptyChannel: the name of a channel without shown entries is in no answer, also
 // not in those about the hidden entries. Moderators see it.
 func TestNoSurfaceNamesAnEmptyChannel(t *testing.T) {
-	s := withModerator(t)
+	s := apitest.WithModerator(t)
 	const name = "zyzzyva"
 	first := apitest.Decoded[struct{ LastEventID string }](t, s.Get("/api/events"))
-	ada := register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "An agent of the tests"}).EditKey
+	ada := apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "An agent of the tests"}).EditKey
 	s.Publish(map[string]any{"agent": "eve", "body": "In a channel with a bad name, for @ada?", "channel": name})
 	s.Publish(map[string]any{"edit_key": ada, "body": "Another one", "channel": name})
 	s.Publish(map[string]any{"agent": "bob", "body": "An answer elsewhere", "reply_to": "e1", "channel": "den"})
@@ -253,29 +253,29 @@ func TestNoSurfaceNamesAnEmptyChannel(t *testing.T) {
 		{method: "GET", path: "/e/e1"},
 		{method: "GET", path: "/a/eve"},
 		{method: "GET", path: "/search"},
-		{method: "POST", path: "/mcp", body: toolCall("read_entries", `{}`)},
-		{method: "POST", path: "/mcp", body: toolCall("get_entry", `{"id":"e1"}`)},
-		{method: "POST", path: "/mcp", body: toolCall("list_channels", `{}`)},
-		{method: "POST", path: "/mcp", body: toolCall("home", `{"for":"eve"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("read_entries", `{}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("get_entry", `{"id":"e1"}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("list_channels", `{}`)},
+		{method: "POST", path: "/mcp", body: apitest.ToolCall("home", `{"for":"eve"}`)},
 		{method: "POST", path: "/a2a", body: `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m1","role":"user","parts":[{"kind":"text","text":"channels"}]}}}`},
 	}
 	ask := func(at surfaceCall) string {
 		if strings.HasPrefix(at.path, "/api/") || at.body != "" {
-			return string(s.Do(at.method, at.path, at.body, "Content-Type", jsonType).Body)
+			return string(s.Do(at.method, at.path, at.body, "Content-Type", apitest.JSONType).Body)
 		}
-		return string(visit(t, s, at.method, at.path, "", 0, "Accept", browserAccept).Body)
+		return string(apitest.Visit(t, s, at.method, at.path, "", 0, "Accept", apitest.BrowserAccept).Body)
 	}
 	for _, at := range surfaces {
 		check.Equal(t, strings.Contains(ask(at), name), true, "%s %s %s shows the name beforehand", at.method, at.path, at.body)
 	}
-	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "a test"})
+	apitest.Moderate(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "a test"})
 	s.Get("/api/entries/e1").Has(t, `"channel":"`+name+`"`) // which has another entry
-	mod(t, s, "hide", map[string]any{"channel": name, "reason": "a test"})
+	apitest.Moderate(t, s, "hide", map[string]any{"channel": name, "reason": "a test"})
 	for _, at := range surfaces {
 		check.Equal(t, strings.Contains(ask(at), name), false, "%s %s %s shows the name", at.method, at.path, at.body)
 	}
 	s.Get("/api/entries/e1").Has(t, `"channel":""`, `"reason":"a test"`)
-	s.Get("/api/moderation/entries?channel="+name, "Authorization", "Bearer "+modToken).Has(t, `"id":"e1"`, `"channel":"zyzzyva"`)
-	mod(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
+	s.Get("/api/moderation/entries?channel="+name, "Authorization", "Bearer "+apitest.ModToken).Has(t, `"id":"e1"`, `"channel":"zyzzyva"`)
+	apitest.Moderate(t, s, "unhide", map[string]any{"ids": []string{"e1"}})
 	s.Get("/api/channels").Has(t, name)
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ func talk(t testing.TB, s *apitest.Server) *talker {
 	t.Helper()
 	conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://")))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
+	must.Do(t, conn.SetDeadline(time.Now().Add(apitest.Deadline)))
 	return &talker{t, conn, bufio.NewReader(conn)}
 }
 
@@ -74,29 +73,13 @@ func (c *talker) ask(request string) int {
 	return status
 }
 
-// inFlight waits until a server works on n requests, that for the measurements among them.
-func inFlight(t *testing.T, s *apitest.Server, n int) {
-	t.Helper()
-	await.Eventually(t, fmt.Sprint(n, " requests are under way"), func() bool {
-		return strings.Contains(string(s.Get("/metrics").Body), fmt.Sprint("commons_http_requests_in_flight ", n, "\n"))
-	})
-}
-
-// stop stops a server, which must not take long.
-func stop(t *testing.T, s *apitest.Server) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	must.Do(t, s.API.Shutdown(ctx))
-}
-
 // A wait ends when its client leaves, on HTTP and as a tool, and when it sends its
 // next request, which is answered too.
 func TestWaitNoticesClient(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	gone := talk(t, s)
 	gone.say(waitingHome)
-	tool := toolCall("home", `{"for":"ada","wait":60}`)
+	tool := apitest.ToolCall("home", `{"for":"ada","wait":60}`)
 	model := talk(t, s)
 	model.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(tool), tool))
 	half := talk(t, s)
@@ -126,21 +109,21 @@ func TestWaitNoticesClient(t *testing.T) {
 
 // A call of a tool that waits counts as several where its body is long.
 func TestLongBodiesOfWaits(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
 	short := talk(t, s)
 	short.say(waitingHome)
 	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
-	body := toolCall("home", `{"agent":"ada","wait":60}`) + strings.Repeat(" ", 4<<10)
+	body := apitest.ToolCall("home", `{"agent":"ada","wait":60}`) + strings.Repeat(" ", 4<<10)
 	long := talk(t, s)
 	long.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 	short.read(nil).Want(t, http.StatusOK, `"forYou":[]`)
-	publishFor(t, s, "ada")
+	apitest.PublishFor(t, s, "ada")
 	long.read(nil).Want(t, http.StatusOK, "forYou")
 }
 
 // Too many waits of an address end the oldest, without news or an error.
 func TestWaitsAreShed(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{AddressWaits: 2} })
 	clients := make([]*talker, 3)
 	for i := range clients {
 		clients[i] = talk(t, s)
@@ -148,16 +131,10 @@ func TestWaitsAreShed(t *testing.T) {
 		await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == min(i+1, 2) })
 	}
 	clients[0].read(nil).Want(t, http.StatusOK, `"forYou":[]`)
-	publishFor(t, s, "ada")
+	apitest.PublishFor(t, s, "ada")
 	for _, waiting := range clients[1:] {
 		waiting.read(nil).Want(t, http.StatusOK).Lacks(t, `"forYou":[]`)
 	}
-}
-
-// publishFor publishes something that concerns an agent.
-func publishFor(t testing.TB, s *apitest.Server, agent string) {
-	t.Helper()
-	s.Post("/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`).Must(t, http.StatusCreated)
 }
 
 // When all connections have a call, a further one gets health alone.
@@ -188,7 +165,7 @@ func TestHealthWhenFull(t *testing.T) {
 
 // A connection above the bound of its address gets an answer that says so.
 func TestTooManyConnections(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressConnections: 1} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{AddressConnections: 1} })
 	first := talk(t, s)
 	first.say(waitingHome)
 	await.Eventually(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
@@ -200,7 +177,7 @@ func TestTooManyConnections(t *testing.T) {
 // TestAnswersHoldWhatTheySay: a list of short entries after one of long ones holds no
 // buffer for long ones.
 func TestAnswersHoldWhatTheySay(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	server := must.Get(api.New(api.Config{Config: op.Config{Backend: s.Backend}}))(t)
 	const entries = 30
 	for range entries {
@@ -239,7 +216,7 @@ func readSlowly(t testing.TB, s *apitest.Server, other *talker) (slow *talker) {
 // A client that reads slowly gets all of its answer; one that holds too much of them
 // unread gets 429.
 func TestUnreadAnswers(t *testing.T) {
-	s := start(t, func(c *api.Config) {
+	s := apitest.New(t, func(c *api.Config) {
 		c.WriteRate, c.Limits = 0, guard.Limits{AnswerBytes: 8 << 20, AddressAnswerBytes: 3 << 20}
 	})
 	body := strings.Repeat("𠀀", 4990)
@@ -313,7 +290,7 @@ func TestRequestOnClosingConnection(t *testing.T) {
 	}
 	close(ln.release)
 	must.Do(t, idle.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), apitest.Deadline)
 	defer cancel()
 	must.Do(t, server.Shutdown(ctx))
 	must.Do(t, <-served)
@@ -322,7 +299,7 @@ func TestRequestOnClosingConnection(t *testing.T) {
 // The long answer to a write is sent although the address holds too much unread: an error would
 // deny the write.
 func TestWriteBesideUnreadAnswers(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.WriteRate, c.Limits = 0, guard.Limits{AddressAnswerBytes: 64 << 10} })
+	s := apitest.New(t, func(c *api.Config) { c.WriteRate, c.Limits = 0, guard.Limits{AddressAnswerBytes: 64 << 10} })
 	write := func(i int) string {
 		body := fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, strings.Repeat("𠀀", 4990))
 		return fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -343,7 +320,7 @@ func TestWriteBesideUnreadAnswers(t *testing.T) {
 
 // Calls that are wrong use up a budget of their own: reads and those of others go on.
 func TestRejectionsAreCounted(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
 	wrong := func() *apitest.Response {
 		return s.Post("/api/entries", `{"agent":"bob","body":""}`)
 	}
@@ -362,7 +339,9 @@ func TestRejectionsAreCounted(t *testing.T) {
 	})
 	s.Get("/api/entries").Want(t, http.StatusOK)
 	overBudget("a write by GET", func() bool { return s.Get("/api/entries?%61ction=publish&body=").Status == http.StatusTooManyRequests })
-	tool := func(name, arguments string) *apitest.Response { return s.Post("/mcp", toolCall(name, arguments)) }
+	tool := func(name, arguments string) *apitest.Response {
+		return s.Post("/mcp", apitest.ToolCall(name, arguments))
+	}
 	tool("read_entries", `{}`).Want(t, http.StatusOK, `"entries":`)
 	overBudget("a tool that writes", func() bool {
 		return bytes.Contains(tool("publish_entry", `{"agent":"bob","body":"Anything."}`).Body, []byte("rate_limited"))
@@ -384,10 +363,10 @@ func TestRepeatsAreCounted(t *testing.T) {
 		"an entry":                            {"/api/entries", `{"agent":"bob","body":"Written once.","request_id":"bob-entry-1"}`},
 		"a registration":                      {"/api/agents", `{"id":"bob","description":"Says things once.","request_id":"bob-profile-1"}`},
 		"a registration without a request_id": {"/api/agents", `{"id":"bob","description":"Says things once."}`},
-		"a report":                            {reportsPath, `{"entry_id":"e1","reason":"spam","text":"This is advertisement."}`},
+		"a report":                            {apitest.ReportsPath, `{"entry_id":"e1","reason":"spam","text":"This is advertisement."}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
+			s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{Rejections: 1} })
 			s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
 			await.Eventually(t, "the budget is used up", func() bool {
 				return s.Post(call.path, call.body).Status == http.StatusTooManyRequests
@@ -398,7 +377,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 
 // Searches use up a budget by the steps that they take.
 func TestSearchesAreCounted(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 	var words strings.Builder
 	for i := range 500 {
 		fmt.Fprintf(&words, "aaa%d ", i)
@@ -411,7 +390,7 @@ func TestSearchesAreCounted(t *testing.T) {
 // Feeds, and events of the past, use up the same budget.
 func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=atom", "/api/events?event=claim&last_event_id=test-0-0"} {
-		s := start(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
+		s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
 		publishLong(s, 60, "lorem ipsum ")
 		await.Eventually(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })
 		s.Get("/api/jobs").Want(t, http.StatusOK)
@@ -421,7 +400,7 @@ func TestFeedsAndPastEventsAreCounted(t *testing.T) {
 // Answers of all lengths arrive on one connection, also where a long one has no body
 // because the request is a HEAD.
 func TestAnswersOnOneConnection(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	body := strings.TrimSpace(strings.Repeat("long ", 700))
 	for i := range 2 {
 		s.Publish(map[string]any{"body": fmt.Sprint(body, i)})
@@ -442,7 +421,7 @@ func TestAnswersOnOneConnection(t *testing.T) {
 // Of requests that do not arrive, those that take the longest end when there are too
 // many of one address, and are told why; what arrives as a whole is answered.
 func TestSlowRequests(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Limits = guard.Limits{AddressArrivals: 2} })
+	s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{AddressArrivals: 2} })
 	const head = "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 131072\r\n\r\n{"
 	clients := make([]*talker, 3)
 	for i := range clients {
@@ -499,7 +478,7 @@ func TestCallsWaitUntilTheNodeHasJoined(t *testing.T) {
 		statuses <- s.Do(http.MethodPost, "/api/entries", "sent too early", "Content-Type", "text/plain").Status
 	}()
 	// The call for the measurements is the second one under way.
-	inFlight(t, s, 2)
+	apitest.InFlight(t, s, 2)
 	select {
 	case got := <-statuses:
 		t.Fatalf("answered %d before the node had joined", got)
@@ -520,19 +499,19 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 		{http.MethodGet, "/api/entries", ""},
 		{http.MethodGet, "/api/home?for=ada", ""},
 		{http.MethodPost, "/api/entries", `{"body":"sent too early"}`},
-		{http.MethodPost, "/a2a", say("SendMessage", "a", `[{"text":"latest"}]`)},
+		{http.MethodPost, "/a2a", apitest.SayA2A("SendMessage", "a", `[{"text":"latest"}]`)},
 		{http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"text":"latest"}]}}`},
 		{http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_entries"}}`},
 	}
 	answers := make(chan *apitest.Response, len(requests))
 	for _, request := range requests {
-		go func() { answers <- s.Do(request.method, request.path, request.body, "Content-Type", jsonType) }()
+		go func() { answers <- s.Do(request.method, request.path, request.body, "Content-Type", apitest.JSONType) }()
 	}
-	inFlight(t, s, len(requests)+1)
-	stop(t, s)
+	apitest.InFlight(t, s, len(requests)+1)
+	apitest.Shutdown(t, s)
 	for range requests {
 		r := (<-answers).Want(t, http.StatusServiceUnavailable)
-		if p := rejectionIn(t, r); p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
+		if p := apitest.RejectionIn(t, r); p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
 			t.Errorf("%v %s", r.Header, r.Body)
 		}
 	}
@@ -547,23 +526,10 @@ func TestNodeThatWasAwayShowsNothing(t *testing.T) {
 	s.Get("/status").Want(t, http.StatusOK)
 	answer := make(chan *apitest.Response, 1)
 	go func() { answer <- s.Get("/api/entries") }()
-	inFlight(t, s, 2)
-	stop(t, s)
+	apitest.InFlight(t, s, 2)
+	apitest.Shutdown(t, s)
 	(<-answer).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
 	if done := s.API.Operate("listRules", wire.Invocation{}); done.Rejection == nil || done.Rejection.Code != command.CodeBehind {
 		t.Errorf("the operator is answered %d %s", done.Status, done.Body)
 	}
-}
-
-// rejectionIn is the Error object that an answer is, or that stands among the details of
-// an error of the message protocol.
-func rejectionIn(t *testing.T, r *apitest.Response) apitest.Problem {
-	t.Helper()
-	var protocol struct {
-		Error struct{ Details json.RawMessage }
-	}
-	if json.Unmarshal(r.Body, &protocol) != nil { // error is a sentence
-		return apitest.CheckError(t, r)
-	}
-	return problemOf(t, protocol.Error.Details)
 }

@@ -107,7 +107,7 @@ func TestGeneratorsReadTheDocument(t *testing.T) {
 // TestServedDocument holds that the document for clients lets answers have further members, and that
 // the one for agents has only their operations, with the components that these use.
 func TestServedDocument(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	load := func(path string) (*openapi3.T, string) {
 		t.Helper()
 		body := s.Get(path).Want(t, http.StatusOK).Body
@@ -144,7 +144,7 @@ func TestServedDocument(t *testing.T) {
 func TestErrorCodesAreOpen(t *testing.T) {
 	code := apitest.Document(t).Components.Schemas["Error"].Value.Properties["code"].Value
 	check.Empty(t, code.Enum, "a closed list of codes")
-	apitest.Equal(t, "codes", mustJSON(t, code.Extensions["x-extensible-enum"]), mustJSON(t, wire.Codes()))
+	apitest.Equal(t, "codes", apitest.JSON(t, code.Extensions["x-extensible-enum"]), apitest.JSON(t, wire.Codes()))
 }
 
 // TestEntriesAreDocumentedAlike holds that jobs and requests for human help say the
@@ -159,7 +159,7 @@ func TestEntriesAreDocumentedAlike(t *testing.T) {
 				continue
 			}
 			same++
-			if got, want := mustJSON(t, ref.Value), mustJSON(t, entry[field].Value); got != want {
+			if got, want := apitest.JSON(t, ref.Value), apitest.JSON(t, entry[field].Value); got != want {
 				t.Errorf("%s.%s is %s, in Entry %s", name, field, got, want)
 			}
 		}
@@ -210,7 +210,7 @@ func TestBodiesAreDocumented(t *testing.T) {
 	for path, want := range api.BodyFields() {
 		media := doc.Paths.Value(path).Post.RequestBody.Value.Content["application/json"]
 		shown := map[string]bool{}
-		for _, example := range examplesOf(t, media) {
+		for _, example := range apitest.ExamplesOf(t, media) {
 			var fields map[string]any
 			must.Do(t, json.Unmarshal(example, &fields))
 			for name := range fields {
@@ -231,24 +231,6 @@ func TestBodiesAreDocumented(t *testing.T) {
 	}
 }
 
-// examplesOf returns the examples of a body by name, as JSON.
-func examplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
-	t.Helper()
-	values := map[string]any{}
-	if media.Example != nil {
-		values["example"] = media.Example
-	}
-	for name, ref := range media.Examples {
-		values[name] = ref.Value.Value
-	}
-	examples := make(map[string][]byte, len(values))
-	for name, value := range values {
-		data := must.Get(json.Marshal(value))(t)
-		examples[name] = data
-	}
-	return examples
-}
-
 // earlier are the examples of the same body that come before one in the story that
 // the document tells.
 var earlier = map[string][]string{
@@ -267,9 +249,9 @@ const recoveryKeyInExample = `\u003cthe recovery key of ada\u003e`
 // that a report is of.
 func keyFor(t *testing.T, s *apitest.Server, path string) string {
 	t.Helper()
-	if path == reportsPath {
+	if path == apitest.ReportsPath {
 		s.Publish(map[string]any{"body": "Cheap pills!"})
-	} else if !needsKey(path) {
+	} else if !apitest.NeedsKey(path) {
 		return ""
 	}
 	registered := apitest.Decoded[client.Registered](t, s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}))
@@ -289,13 +271,13 @@ func TestDocumentedBodiesWork(t *testing.T) {
 		content := item.Post.RequestBody.Value.Content
 		story := map[string][]byte{}
 		if media := content["application/json"]; media != nil {
-			story = examplesOf(t, media)
+			story = apitest.ExamplesOf(t, media)
 		}
 		if len(story) == 0 {
 			t.Errorf("POST %s has no example", path)
 		}
 		for name := range story {
-			s := start(t)
+			s := apitest.New(t)
 			key, recoveryKey := keyFor(t, s, path), ""
 			for _, step := range append(slices.Clone(earlier[name]), name) {
 				sent := strings.NewReplacer(keyInExample, key, recoveryKeyInExample, recoveryKey).Replace(string(story[step]))
@@ -311,7 +293,7 @@ func TestDocumentedBodiesWork(t *testing.T) {
 				}
 			}
 		}
-		s := start(t)
+		s := apitest.New(t)
 		key := keyFor(t, s, path)
 		if story["post"] != nil { // the form acts on a job
 			s.Post(path, string(story["post"])).Must(t, http.StatusCreated)
@@ -334,7 +316,7 @@ func TestDocumentedBodiesWork(t *testing.T) {
 // TestDocumentedParametersWork asks for every list with each example of each of its
 // parameters.
 func TestDocumentedParametersWork(t *testing.T) {
-	s := withModerator(t)
+	s := apitest.WithModerator(t)
 	s.Publish(map[string]any{"body": "Hello, commons.", "agent": "ada"})
 	sent := 0
 	for path, item := range apitest.Document(t).Paths.Map() {
@@ -359,7 +341,7 @@ func TestDocumentedParametersWork(t *testing.T) {
 					query.Set("for", "ada")
 				}
 				sent++
-				s.Get(path+"?"+query.Encode(), "Authorization", "Bearer "+modToken).Want(t, http.StatusOK)
+				s.Get(path+"?"+query.Encode(), "Authorization", "Bearer "+apitest.ModToken).Want(t, http.StatusOK)
 			}
 		}
 	}
@@ -371,7 +353,7 @@ func TestDocumentedParametersWork(t *testing.T) {
 
 // TestDocumentedWriteByGetWorks puts the examples of what a GET can publish together.
 func TestDocumentedWriteByGetWorks(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	s.Publish(map[string]any{"body": "Hello, commons.", "agent": "ada"})
 	query := url.Values{"action": {"publish"}, "confirm": {"write"}}
 	for _, name := range []string{"request_id", "body", "title", "tags", "supersedes", "relation", "agent", "kind"} {
@@ -383,7 +365,7 @@ func TestDocumentedWriteByGetWorks(t *testing.T) {
 
 // TestDocumentedNotModified asks again for what is documented to have an ETag.
 func TestDocumentedNotModified(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	s.Publish(map[string]any{"agent": "ada", "body": "Hello, commons."})
 	s.Post("/api/jobs", map[string]any{"agent": "ada", "title": "Count the birds", "body": "All of them."})
 	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A photo of it", "requested_action": "Please take one."})

@@ -18,7 +18,7 @@ import (
 // and counts once, under the surface that asked for it.
 func TestRelay(t *testing.T) {
 	b := apitest.NewBackend(t)
-	var l ledger
+	var l apitest.Ledger
 	s := must.Get(api.New(api.Config{Config: op.Config{Backend: b, Counter: &l}}))(t)
 	web := apitest.Start(t, b)
 	web.Publish(map[string]any{"agent": "ada", "body": "Is anybody here?"})
@@ -35,15 +35,15 @@ func TestRelay(t *testing.T) {
 		{"publishEntry", "", "", `{"body":"x","tags":1}`, http.MethodPost, "/api/entries", http.StatusUnprocessableEntity},
 		{"actOnJob", "", "", `{"action":"claim","agent":"ada","job_id":"j9"}`, http.MethodPost, "/api/jobs", http.StatusNotFound},
 	} {
-		l.calls = nil
+		l.Calls = nil
 		got := api.Relay(s, "/mcp", test.operation, test.query, test.id, test.body)
-		want := web.Do(test.method, test.path, test.body, "Content-Type", jsonType)
+		want := web.Do(test.method, test.path, test.body, "Content-Type", apitest.JSONType)
 		if got.Status != test.status || want.Status != test.status || !bytes.Equal(got.Body, want.Body) {
 			t.Errorf("%s %s: %d %s, want %d %s", test.operation, test.query, got.Status, got.Body, want.Status, want.Body)
 		}
 		apitest.Equal(t, test.operation, got.Rejection != nil, test.status >= http.StatusBadRequest)
-		if len(l.calls) != 1 || l.calls[0].Surface != command.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
-			t.Errorf("%s: counted %+v", test.operation, l.calls)
+		if len(l.Calls) != 1 || l.Calls[0].Surface != command.SurfaceMCP || l.Calls[0].Client != "curl" || l.Calls[0].Sender == "" {
+			t.Errorf("%s: counted %+v", test.operation, l.Calls)
 		}
 	}
 }

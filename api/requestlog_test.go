@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/apitest"
+
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -74,7 +76,7 @@ func TestRequestLogNamesTheTrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out lockedBuffer
-			s := start(t, func(cfg *api.Config) {
+			s := apitest.New(t, func(cfg *api.Config) {
 				cfg.RequestLog, cfg.Logger = 10, slog.New(slog.NewJSONHandler(&out, nil))
 			})
 			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+tc.path, strings.NewReader(tc.body)))(t)

@@ -1,13 +1,10 @@
 package api_test
 
 import (
-	"bytes"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,18 +17,12 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/golden"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// publishHello is a command like any.
-var publishHello = command.Publish{
-	Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Hello", Body: "Hello",
-}
-
 // TestGolden compares whole responses with the stored ones.
 func TestGolden(t *testing.T) {
-	s := start(t, func(c *api.Config) {
+	s := apitest.New(t, func(c *api.Config) {
 		c.Now = func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 	})
 	for _, entry := range []map[string]any{
@@ -50,12 +41,12 @@ func TestGolden(t *testing.T) {
 		"content_type": `<body/>`,
 	}
 	for _, test := range []struct{ name, method, path, contentType string }{
-		{"publish", http.MethodPost, "/api/entries", jsonType},
-		{"duplicate", http.MethodPost, "/api/entries", jsonType},
-		{"problems", http.MethodPost, "/api/entries", jsonType},
-		{"malformed", http.MethodPost, "/api/entries", jsonType},
-		{"unknown", http.MethodPost, "/api/entries", jsonType},
-		{"retraction", http.MethodPost, "/api/entries", jsonType},
+		{"publish", http.MethodPost, "/api/entries", apitest.JSONType},
+		{"duplicate", http.MethodPost, "/api/entries", apitest.JSONType},
+		{"problems", http.MethodPost, "/api/entries", apitest.JSONType},
+		{"malformed", http.MethodPost, "/api/entries", apitest.JSONType},
+		{"unknown", http.MethodPost, "/api/entries", apitest.JSONType},
+		{"retraction", http.MethodPost, "/api/entries", apitest.JSONType},
 		{"content_type", http.MethodPost, "/api/entries", "application/xml"},
 		{"list", http.MethodGet, "/api/entries?limit=2", ""},
 		{"list_problems", http.MethodGet, "/api/entries?limit=1000&since=yesterday&q=fine&kind=poem", ""},
@@ -70,30 +61,8 @@ func TestGolden(t *testing.T) {
 		{"no_path", http.MethodGet, "/api/nothing", ""},
 		{"no_method", http.MethodDelete, "/api/entries", ""},
 	} {
-		checkGolden(t, s, test.name, test.method, test.path, test.contentType, bodies[test.name])
+		apitest.CheckGolden(t, s, test.name, test.method, test.path, test.contentType, bodies[test.name])
 	}
-}
-
-// keys finds what is another text each time.
-var keys = regexp.MustCompile(`(cr?k)_[a-z2-7]{52}`)
-
-// secrets finds webhook secrets in the same way.
-var secrets = regexp.MustCompile(`whsec_[A-Za-z0-9+/]{43}=`)
-
-// checkGolden sends a request and compares the whole response with the stored one.
-func checkGolden(t *testing.T, s *apitest.Server, name, method, path, contentType, body string, headers ...string) {
-	t.Helper()
-	r := s.Do(method, path, body, append(headers, "Content-Type", contentType)...)
-	var got bytes.Buffer
-	fmt.Fprintf(&got, "%s %s\n%d\n", method, path, r.Status)
-	for _, name := range []string{"Content-Type", "Location", "Allow", "Cache-Control", "X-Commons-Node", "X-Commons-Index", "Retry-After"} {
-		if value := r.Header.Get(name); value != "" {
-			fmt.Fprintf(&got, "%s: %s\n", name, value)
-		}
-	}
-	shown := keys.ReplaceAll(bytes.TrimRight(r.Body, "\n"), []byte("${1}_"+strings.Repeat("a", 52)))
-	fmt.Fprintf(&got, "\n%s\n", secrets.ReplaceAll(shown, []byte("whsec_…")))
-	golden.Compare(t, filepath.Join("testdata", name+".golden"), got.String())
 }
 
 // parameter is a segment of a route that is a parameter.
@@ -101,7 +70,7 @@ var parameter = regexp.MustCompile(`:(id|page)\b`)
 
 // TestDocuments holds that everything served is documented, and the other way round.
 func TestDocuments(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	doc := apitest.Document(t)
 	check.Err(t, doc.Validate(t.Context()), nil, "the OpenAPI document")
 	var index struct {
@@ -127,7 +96,7 @@ func TestDocuments(t *testing.T) {
 
 // TestUnknownPathsAndMethods holds that everything gets the Error object.
 func TestUnknownPathsAndMethods(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for _, test := range []struct {
 		method, path string
 		status       int
@@ -156,7 +125,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 // TestPathsAreTakenAsWritten sends known paths in other forms: each is a 404 that
 // names the right one, whatever the method, and never an operation.
 func TestPathsAreTakenAsWritten(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for sent, shown := range map[string]string{
 		"//api/home?for=ada":       " /api/home,",
 		"/api//home?for=ada":       " /api/home,",
@@ -192,7 +161,7 @@ func TestPathsAreTakenAsWritten(t *testing.T) {
 
 // TestCORS holds that any origin may call, without credentials.
 func TestCORS(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for _, path := range []string{"/api/entries", "/nothing", "/"} {
 		r := s.Do(http.MethodOptions, path, "", "Origin", "https://example.org", "Access-Control-Request-Method", "POST")
 		if r.Status != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "*" ||
@@ -217,9 +186,9 @@ func TestReady(t *testing.T) {
 	if want := "[-] leader: no leader is known\n[+] applied: caught up\n"; r.Status != http.StatusServiceUnavailable || string(r.Body) != want {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	r = s.Get("/readyz", "Accept", jsonType)
+	r = s.Get("/readyz", "Accept", apitest.JSONType)
 	r.Rejected(t, http.StatusServiceUnavailable, "", "leader")
-	r = start(t).Get("/readyz", "Accept", jsonType)
+	r = apitest.New(t).Get("/readyz", "Accept", apitest.JSONType)
 	check.Equal(t, r.Status, http.StatusOK, "status of %s", r.Body)
 }
 
@@ -227,7 +196,7 @@ func TestReady(t *testing.T) {
 func TestPanic(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.Panic = true
-	var log syncBuffer
+	var log apitest.SyncBuffer
 	s := apitest.Start(t, b, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.Get("/status").Rejected(t, http.StatusInternalServerError, "internal_error", "")
 	check.Contains(t, log.String(), "handler panicked", "log")
@@ -256,7 +225,7 @@ func TestMeasurementsAreForOperators(t *testing.T) {
 		{nets("198.51.100.0/24"), "198.51.100.7", http.StatusOK},
 		{nets("198.51.100.0/24"), "10.1.2.3", http.StatusNotFound},
 	} {
-		s := start(t, func(c *api.Config) { c.TrustedProxies, c.MetricsFrom = nets("127.0.0.0/8"), test.from })
+		s := apitest.New(t, func(c *api.Config) { c.TrustedProxies, c.MetricsFrom = nets("127.0.0.0/8"), test.from })
 		if r := s.Get("/metrics", "X-Forwarded-For", test.client); r.Status != test.status {
 			t.Errorf("%v, %q: %d %s", test.from, test.client, r.Status, r.Body)
 		} else if r.Status != http.StatusOK {
@@ -322,7 +291,7 @@ func TestSender(t *testing.T) {
 		"IPv4 in IPv6":           {[]string{"::ffff:192.0.2.1"}, "192.0.2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			headers := []string{"Content-Type", jsonType}
+			headers := []string{"Content-Type", apitest.JSONType}
 			for _, line := range test.forwarded {
 				headers = append(headers, "X-Forwarded-For", line)
 			}
@@ -335,15 +304,15 @@ func TestSender(t *testing.T) {
 	s.Post("/api/entries", map[string]any{"body": "Hello"})
 	check.Equal(t, b.LastSender().AgentKey, "", "anonymous has the agent key")
 	untrusting := apitest.Start(t, b)
-	untrusting.Do(http.MethodPost, "/api/entries", `{"body":"Hello"}`, "Content-Type", jsonType, "X-Forwarded-For", "192.0.2.1")
+	untrusting.Do(http.MethodPost, "/api/entries", `{"body":"Hello"}`, "Content-Type", apitest.JSONType, "X-Forwarded-For", "192.0.2.1")
 	check.Equal(t, b.LastSender().Fingerprint, fingerprint("127.0.0.1"), "the sender with X-Forwarded-For of a stranger")
 }
 
 // TestMeasurementsAndLogShowTemplates holds that neither shows what clients sent.
 func TestMeasurementsAndLogShowTemplates(t *testing.T) {
-	var log syncBuffer
+	var log apitest.SyncBuffer
 	registry := prometheus.NewRegistry()
-	s := start(t, func(c *api.Config) {
+	s := apitest.New(t, func(c *api.Config) {
 		c.Registry, c.RequestLog = registry, 100
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -353,7 +322,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	s.Get("/api/entries/" + secret)
 	s.Get("/" + secret)
 	s.Do(strings.ToUpper(secret), "/", "")
-	s.Post("/mcp", toolCall("publish_entry", args{"agent": "ada", "body": secret, "kind": secret}))
+	s.Post("/mcp", apitest.ToolCall("publish_entry", apitest.Args{"agent": "ada", "body": secret, "kind": secret}))
 	r := s.Get("/metrics")
 	for _, want := range []string{
 		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,
@@ -377,11 +346,11 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 
 // TestShutdownReleasesWaits checks that a wait for an index does not delay a stop.
 func TestShutdownReleasesWaits(t *testing.T) {
-	s := start(t, func(c *api.Config) { c.Patience = 2 * deadline }) // longer than stop waits
+	s := apitest.New(t, func(c *api.Config) { c.Patience = 2 * apitest.Deadline }) // longer than stop waits
 	waiting := make(chan int)
 	go func() { waiting <- s.Get("/api/entries?min_index=100000").Status }()
-	inFlight(t, s, 2)
-	stop(t, s)
+	apitest.InFlight(t, s, 2)
+	apitest.Shutdown(t, s)
 	apitest.Equal(t, "status of the waiting read", <-waiting, http.StatusServiceUnavailable)
 }
 
@@ -398,7 +367,7 @@ func TestShutdownBeforeServe(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(deadline):
+	case <-time.After(apitest.Deadline):
 		t.Error("it serves")
 	}
 }

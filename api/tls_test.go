@@ -41,13 +41,13 @@ func talkTLS(t *testing.T, addr string, config *tls.Config) *talker {
 	t.Helper()
 	conn := must.Get((&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
+	must.Do(t, conn.SetDeadline(time.Now().Add(apitest.Deadline)))
 	return &talker{t, conn, bufio.NewReader(conn)}
 }
 
 // Everything that is served in clear is served over TLS 1.2 and 1.3, and with a resumed session.
 func TestServeTLS(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	addr, trusting := startTLS(t, s)
 	trusting.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -88,7 +88,7 @@ func TestServeTLS(t *testing.T) {
 
 // A wait over TLS ends when its client leaves or sends its next request, and a stream sends.
 func TestWaitsOverTLS(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	addr, trusting := startTLS(t, s)
 	gone := talkTLS(t, addr, trusting)
 	gone.say(waitingHome)
@@ -113,19 +113,19 @@ func TestWaitsOverTLS(t *testing.T) {
 		check.Err(t, lines.Err(), nil, "the stream ended before it sent %s", text)
 	}
 	until("event: ping")
-	publishFor(t, s, "ada")
+	apitest.PublishFor(t, s, "ada")
 	until("ada")
 }
 
 // A broken handshake counts as no request.
 func TestBrokenHandshake(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := apitest.New(t)
 	addr, _ := startTLS(t, s)
 	before := s.API.Requests()
 	for _, sent := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x00\x02\x01\x02"} {
 		conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", addr))(t)
-		must.Do(t, conn.SetDeadline(time.Now().Add(deadline)))
+		must.Do(t, conn.SetDeadline(time.Now().Add(apitest.Deadline)))
 		must.Get(io.WriteString(conn, sent))(t)
 		_, _ = io.ReadAll(conn)
 		must.Do(t, conn.Close())
@@ -135,7 +135,7 @@ func TestBrokenHandshake(t *testing.T) {
 
 // With a redirect, requests over plain HTTP are sent to the public URL, except those for health.
 func TestRedirect(t *testing.T) {
-	s := start(t, func(c *api.Config) {
+	s := apitest.New(t, func(c *api.Config) {
 		c.PublicURL, c.Redirect = "https://commons.example", true
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})

@@ -21,7 +21,7 @@ var somebody = api.Operator{Name: `Example "e.V."`, Contact: "abuse@commons.exam
 // TestOperatorIsShown holds where a stranger sees who runs a place.
 func TestOperatorIsShown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 30, 0, 0, time.UTC)
-	s := start(t, func(c *api.Config) {
+	s := apitest.New(t, func(c *api.Config) {
 		c.Operator, c.PublicURL, c.Now = somebody, "https://commons.example", func() time.Time { return now }
 	})
 	sentence := `Operator: Example "e.V.", contact: abuse@commons.example, terms: https://commons.example/terms`
@@ -62,7 +62,7 @@ func TestOperatorIsShown(t *testing.T) {
 
 // TestNobodyIsNamed holds the same where no operator is known.
 func TestNobodyIsNamed(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for _, path := range []string{"/llms.txt", "/docs/moderation", "/.well-known/agent-card.json", "/openapi.json"} {
 		for _, word := range []string{"Operator: ", "$OPERATOR", `"provider":{`, `"contact":{`, `"termsOfService":`, "\n\n\n"} {
 			s.Get(path).Lacks(t, word)
@@ -94,7 +94,7 @@ func TestOperatorForms(t *testing.T) {
 			}
 		}
 	}
-	contact := start(t, func(c *api.Config) { c.Operator.Contact = "https://b.example/contact" })
+	contact := apitest.New(t, func(c *api.Config) { c.Operator.Contact = "https://b.example/contact" })
 	if r := contact.Get("/.well-known/security.txt"); !strings.HasPrefix(string(r.Body), "Contact: https://b.example/contact\n") {
 		t.Errorf("%s", r.Body)
 	}
@@ -104,17 +104,17 @@ func TestOperatorForms(t *testing.T) {
 // TestVersions holds that the cards, the tool interface, the interface's page and its document have
 // one version.
 func TestVersions(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	versions := map[string]string{}
 	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
-		versions[path] = apitest.Decoded[card](t, s.Get(path)).Version
+		versions[path] = apitest.Decoded[apitest.AgentCard](t, s.Get(path)).Version
 	}
 	document := apitest.Decoded[struct{ Info struct{ Version string } }](t, s.Get("/openapi.json"))
 	var started struct {
 		Result struct{ ServerInfo struct{ Version string } }
 	}
 	s.Do(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
-		"Content-Type", jsonType).Decode(t, &started)
+		"Content-Type", apitest.JSONType).Decode(t, &started)
 	versions["server"] = started.Result.ServerInfo.Version
 	page := must.Get(os.ReadFile("../docs/interface.md"))(t)
 	for what, version := range versions {
@@ -126,7 +126,7 @@ func TestVersions(t *testing.T) {
 
 // TestRootLinks follows the header Link of GET /, for agents and for browsers.
 func TestRootLinks(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	target := regexp.MustCompile(`<([^>]+)>; rel="([^"]+)"`)
 	for _, accept := range []string{"", "text/html"} {
 		var relations []string
@@ -138,20 +138,11 @@ func TestRootLinks(t *testing.T) {
 	}
 }
 
-// card is an agent card of either version.
-type card struct {
-	Name, Description, Version, ProtocolVersion, URL, PreferredTransport string
-	SupportedInterfaces                                                  []struct{ URL, ProtocolBinding, ProtocolVersion string }
-	AdditionalInterfaces                                                 []struct{ URL, Transport string }
-	Capabilities                                                         struct{ Streaming, PushNotifications, ExtendedAgentCard bool }
-	Skills                                                               []struct{ ID, Name, Description string }
-}
-
 // TestCard holds the forms of the card and its caching.
 func TestCard(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	r := s.Get("/.well-known/agent-card.json")
-	c := apitest.Decoded[card](t, r)
+	c := apitest.Decoded[apitest.AgentCard](t, r)
 	if len(c.SupportedInterfaces) != 4 || c.SupportedInterfaces[0].URL != s.URL+"/a2a" || c.SupportedInterfaces[1].URL != s.URL+"/a2a/v1" ||
 		c.SupportedInterfaces[0].ProtocolVersion != "1.0" || len(c.Skills) == 0 ||
 		c.Capabilities.Streaming || c.Capabilities.PushNotifications || c.Capabilities.ExtendedAgentCard {
@@ -174,10 +165,10 @@ func TestCard(t *testing.T) {
 
 // TestCardAddresses holds which addresses a card shows behind a load balancer.
 func TestCardAddresses(t *testing.T) {
-	plain, trusting := start(t), start(t, func(c *api.Config) {
+	plain, trusting := apitest.New(t), apitest.New(t, func(c *api.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
-	public := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example/" })
+	public := apitest.New(t, func(c *api.Config) { c.PublicURL = "https://commons.example/" })
 	for _, test := range []struct {
 		s           *apitest.Server
 		host, proto string

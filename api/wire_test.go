@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,30 +18,11 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
-
-// deadline is how long a test waits for what must happen.
-const deadline = time.Minute
-
-// syncBuffer collects a log.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // post is a raw request.
 func post(headers, body string) string {
@@ -60,7 +43,7 @@ func bomb(t *testing.T) string {
 // object, and does not change the state.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := apitest.New(t)
 	typed := "Content-Type: application/json\r\n"
 	good := `{"body":"Hello"}`
 	tests := map[string]struct {
@@ -139,7 +122,7 @@ func TestBadInput(t *testing.T) {
 
 // TestGoodTargets sends what is unusual and well-formed.
 func TestGoodTargets(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for name, raw := range map[string]string{
 		"absolute":              "GET http://x/livez HTTP/1.1\r\nHost: x\r\n\r\n",
 		"absolute, other case":  "GET http://X.example:80/livez HTTP/1.1\r\nHost: x.EXAMPLE:80\r\n\r\n",
@@ -154,7 +137,7 @@ func TestGoodTargets(t *testing.T) {
 // TestRejectedClientReadsTheAnswer holds that a client that goes on sending a body
 // that is too large still gets to read why.
 func TestRejectedClientReadsTheAnswer(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	for range 20 {
 		s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain").Must(t, http.StatusRequestEntityTooLarge)
 	}
@@ -163,7 +146,7 @@ func TestRejectedClientReadsTheAnswer(t *testing.T) {
 // TestRejectedClientMayFinishSending holds that a connection is not reset under a
 // client that has yet to send the rest of what was rejected.
 func TestRejectedClientMayFinishSending(t *testing.T) {
-	s := start(t)
+	s := apitest.New(t)
 	c := talk(t, s)
 	must.Equal(t, c.ask("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"), http.StatusRequestEntityTooLarge, "status")
 	for range 200 {
@@ -182,8 +165,8 @@ func TestPipelinedRequests(t *testing.T) {
 	if testing.Short() {
 		total = 1000
 	}
-	var log syncBuffer
-	s := start(t, func(c *api.Config) {
+	var log apitest.SyncBuffer
+	s := apitest.New(t, func(c *api.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	var group sync.WaitGroup
@@ -218,7 +201,7 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 	t.Helper()
 	agent := func(i int) string { return fmt.Sprintf("p%d-%d", c, i) }
 	conn := talk(t, s)
-	_ = conn.SetDeadline(time.Now().Add(10 * deadline))
+	_ = conn.SetDeadline(time.Now().Add(10 * apitest.Deadline))
 	go func() {
 		out := bufio.NewWriter(conn)
 		for i := range n {
@@ -265,11 +248,42 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 		t.Skip("waits for the limit")
 	}
 	t.Parallel()
-	s := start(t)
+	s := apitest.New(t)
 	idle, late := talk(t, s), talk(t, s)
 	// By the time that this one is answered, the server has seen those before it.
 	for _, c := range []*talker{talk(t, s), late} {
 		must.Equal(t, c.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), http.StatusOK, "status")
 	}
 	check.Empty(t, must.Get(io.ReadAll(idle.in))(t), "the server did not close the connection")
+}
+
+// TestSlowReader is dropped, its place is free again, and it goes on from the last event
+// that it has got: without a gap, and without a repeat.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	const events = 600
+	s := apitest.New(t, func(c *api.Config) { c.Limits.AddressStreams = 1 })
+	conn := must.Get(net.Dial("tcp", s.Addr))(t)
+	defer conn.Close()
+	if tcp, is := conn.(*net.TCPConn); !is || tcp.SetReadBuffer(4<<10) != nil {
+		t.Fatal("the buffer cannot be made small")
+	}
+	begin := state.FormatEventID("test", state.EventPlace{Index: s.Backend.Machine.Applied()})
+	fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nLast-Event-ID: %s\r\n\r\n", begin)
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 1 })
+	for range events { // more than the buffers between the two hold
+		hello := apitest.PublishHello
+		hello.Body = strings.Repeat("long ", 1000)
+		s.Backend.Apply(&hello)
+	}
+	await.Eventually(t, "it happens", func() bool { return s.Backend.Watchers() == 0 }) // the answer was not read
+	got, err := io.ReadAll(conn)
+	ids := regexp.MustCompile(`(?m)^id: (\S+)\nevent: entry\ndata: .*\n\n`).FindAllSubmatch(got, -1)
+	if len(ids) == 0 || len(ids) >= events {
+		t.Fatalf("the slow reader got %d events, %v", len(ids), err)
+	}
+	st := apitest.OpenStream(t, s, "/api/events", string(ids[len(ids)-1][1]))
+	for n := len(ids) + 1; n <= events; n++ {
+		must.Equal(t, st.Next().String(), "entry "+state.FormatID(state.TypeEntry, uint64(n)), "after %d events it goes on", len(ids))
+	}
 }

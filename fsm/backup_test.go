@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -29,10 +31,10 @@ func TestRecordBackup(t *testing.T) {
 	if last, first := times(); last != 0 || first != 0 {
 		t.Errorf("an empty state has a backup of %d, an entry of %d", last, first)
 	}
-	r.publish(nil)
-	published := r.now()
-	r.publish(nil)
-	r.later(command.DayMillis)
+	r.Publish(nil)
+	published := r.Now()
+	r.Publish(nil)
+	r.Later(command.DayMillis)
 	for _, step := range []struct {
 		at, want int64
 		outcome  command.Outcome
@@ -41,14 +43,14 @@ func TestRecordBackup(t *testing.T) {
 		{published + 1, published + 2, command.OutcomeUnchanged},
 		{published + 2, published + 2, command.OutcomeUnchanged},
 	} {
-		check.Equal(t, r.run(&command.RecordBackup{At: step.at})[0].Outcome, step.outcome, "a backup of %d", step.at-published)
+		check.Equal(t, r.Run(&command.RecordBackup{At: step.at})[0].Outcome, step.outcome, "a backup of %d", step.at-published)
 		if last, first := times(); last != step.want || first != published {
 			t.Errorf("the newest backup is of %d, the first entry of %d", last-published, first-published)
 		}
 	}
-	r.run(&command.RecordBackup{At: published + 9*command.DayMillis})
-	if last, _ := times(); last != r.now() {
-		t.Errorf("a clock that is days fast gives a backup of %d, now is %d", last, r.now())
+	r.Run(&command.RecordBackup{At: published + 9*command.DayMillis})
+	if last, _ := times(); last != r.Now() {
+		t.Errorf("a clock that is days fast gives a backup of %d, now is %d", last, r.Now())
 	}
 }
 
@@ -57,9 +59,9 @@ func TestRecordBackup(t *testing.T) {
 func TestBackupRun(t *testing.T) {
 	r := newRig(t)
 	url := "s3://backups/one"
-	r.run(&command.SetSettings{BackupURL: &url})
-	begin := r.now()
-	r.later(command.DayMillis)
+	r.Run(&command.SetSettings{BackupURL: &url})
+	begin := r.Now()
+	r.Later(command.DayMillis)
 	first := state.BackupRun{Began: begin + 10, Saved: begin + 11, Oldest: begin + 1, Problem: "locked"}
 	failed := state.BackupRun{Began: begin + 20, Saved: begin + 11, Oldest: begin + 1, Failed: true, Problem: "full"}
 	doubted, verified, next := failed, failed, first
@@ -86,7 +88,7 @@ func TestBackupRun(t *testing.T) {
 		{"another store", &command.SetSettings{BackupURL: new(string)}, command.OutcomeDone, state.BackupRun{}, begin + 31},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			check.Equal(t, r.run(step.payload)[0].Outcome, step.outcome, "outcome")
+			check.Equal(t, r.Run(step.payload)[0].Outcome, step.outcome, "outcome")
 			v := r.View()
 			defer v.Release()
 			check.Equal(t, must.Get(v.BackupRun())(t), step.want, "run")
@@ -116,7 +118,7 @@ func TestBackupSettings(t *testing.T) {
 	}
 	r := newRig(t)
 	url, millis, keep, verify := "s3://backups/commons", uint64(3_600_000), uint64(3), false
-	r.run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep, BackupVerify: &verify})
+	r.Run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep, BackupVerify: &verify})
 	v := r.View()
 	defer v.Release()
 	want := command.DefaultSettings
@@ -130,7 +132,7 @@ func TestRecordBackupIsChecked(t *testing.T) {
 			t.Errorf("%+v is fit for the log", c)
 		}
 	}
-	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
+	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: fsmtest.Boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
 	data := must.Get(command.EncodeBatch(want))(t)
 	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {
 		t.Errorf("decoded %+v, %v", got, err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -84,7 +86,7 @@ func (c *corpus) post(seq uint64) *command.Publish {
 // batch encodes a log entry of n entries.
 func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 	b.Helper()
-	g := command.Group{Boot: boot1, Floor: first}
+	g := command.Group{Boot: fsmtest.Boot1, Floor: first}
 	for i := range n {
 		seq, p := first+uint64(i), c.post(first-1)
 		g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})

@@ -164,7 +164,7 @@ func TestCrashWhilePersisting(t *testing.T) {
 // TestUndecodableEntryPanics checks that the state machine stops, and says where.
 func TestUndecodableEntryPanics(t *testing.T) {
 	r := newRig(t)
-	r.publish(nil)
+	r.Publish(nil)
 	defer func() {
 		var e *apply.Error
 		err, _ := recover().(error)
@@ -234,7 +234,7 @@ func readDamaged(t *testing.T, dir string, want contents) (noticed bool) {
 // under another term: the log is another one's, and the state is no copy of it.
 func TestAppliedUnderAnotherTerm(t *testing.T) {
 	r := newRig(t)
-	r.publish(nil)
+	r.Publish(nil)
 	r.log.feed(r.Machine, 1, r.log.last()) // as after a start
 	r.log.entries[r.log.last()-1].Term++
 	defer func() {

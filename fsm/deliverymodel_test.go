@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -65,7 +67,7 @@ func (a *pushAgent) down() bool { return a.failing >= 3 }
 
 // due returns what is to be attempted at an instant.
 func (a *pushAgent) due(now int64) (best *pushed) {
-	hour := slices.DeleteFunc(slices.Clone(a.begun), func(at int64) bool { return at <= now-60*minute })
+	hour := slices.DeleteFunc(slices.Clone(a.begun), func(at int64) bool { return at <= now-60*fsmtest.Minute })
 	if now < a.quiet || len(hour) >= command.MaxHourlyDeliveries {
 		return nil
 	}
@@ -224,14 +226,14 @@ func (m *pushModel) fail(c *command.AckDelivery, a *pushAgent, p *pushed) {
 	}
 	if a.down() {
 		pauses := []int64{5, 10, 20, 40, 80, 160, 320, 600}
-		a.quiet = m.now + wait(pauses[min(a.failing-3, len(pauses)-1)]*second)
+		a.quiet = m.now + wait(pauses[min(a.failing-3, len(pauses)-1)]*fsmtest.Second)
 	}
 	p.failures++
 	if p.failures == 6 {
 		p.status = outbox.DeliveryFailed
 		return
 	}
-	pauses := []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute}
+	pauses := []int64{5 * fsmtest.Second, 5 * fsmtest.Minute, 30 * fsmtest.Minute, 120 * fsmtest.Minute, 300 * fsmtest.Minute}
 	p.ready = m.now + wait(pauses[p.failures-1])
 }
 
@@ -262,13 +264,13 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 		if c.Outcome = rapid.SampledFrom([]command.DeliveryOutcome{command.AttemptDelivered, command.AttemptFailed, command.AttemptFailed, command.AttemptGone}).Draw(t, "outcome"); c.Outcome != command.AttemptDelivered {
 			c.Reason = "timeout"
 			c.Jitter = rapid.SampledFrom([]int64{0, 70}).Draw(t, "jitter")
-			c.RetryAfter = rapid.SampledFrom([]int64{0, minute}).Draw(t, "retry after")
+			c.RetryAfter = rapid.SampledFrom([]int64{0, fsmtest.Minute}).Draw(t, "retry after")
 		}
 		return c
 	case command.OpTestDelivery:
-		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: keyHash("key of " + agent)}}
+		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: fsmtest.KeyHash("key of " + agent)}}
 	case command.OpRegister:
-		return rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
+		return fsmtest.Rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
 	default:
 		return &command.Tick{}
 	}
@@ -277,11 +279,11 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 // drawEntryFor draws an entry that relates to others and mentions some.
 func drawEntryFor(t *rapid.T, m *pushModel) *command.Publish {
 	author := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "author")
-	p := post(author, mention(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"ada", "bob", "zoe"}), 0, 2, rapid.ID).Draw(t, "mentions")...))
+	p := fsmtest.Post(author, fsmtest.Mention(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"ada", "bob", "zoe"}), 0, 2, rapid.ID).Draw(t, "mentions")...))
 	if drawn := rapid.IntRange(0, 3).Draw(t, "sender"); drawn > 0 {
 		p.Proof.Sender = fmt.Sprint("address-", drawn)
 	} else if author != "eve" {
-		p.Proof.Key = keyHash("key of " + author)
+		p.Proof.Key = fsmtest.KeyHash("key of " + author)
 	}
 	if len(m.authors) > 0 && rapid.Bool().Draw(t, "related") {
 		p.Relation = rapid.SampledFrom([]command.Relation{command.RelationReply, command.RelationReply, command.RelationCorrection}).Draw(t, "relation")
@@ -317,7 +319,7 @@ func (r *pushRun) drain(agent string, most int, pace int64) {
 			return
 		}
 		a := command.Attempt{AgentKey: agent, Delivery: p.number, Number: p.attempts + 1}
-		r.commit(pace, &command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{a}}, &command.AckDelivery{Attempt: a, Outcome: command.AttemptDelivered})
+		r.commit(pace, &command.BeginDeliveries{Holder: fsmtest.Boot1, Attempts: []command.Attempt{a}}, &command.AckDelivery{Attempt: a, Outcome: command.AttemptDelivered})
 	}
 }
 
@@ -335,7 +337,7 @@ func (r *pushRun) fail(agent string, most int) {
 			return
 		}
 		t := command.Attempt{AgentKey: agent, Delivery: p.number, Number: p.attempts + 1}
-		r.commit(later, &command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{t}}, &command.AckDelivery{Attempt: t, Outcome: command.AttemptFailed, Reason: "timeout"})
+		r.commit(later, &command.BeginDeliveries{Holder: fsmtest.Boot1, Attempts: []command.Attempt{t}}, &command.AckDelivery{Attempt: t, Outcome: command.AttemptFailed, Reason: "timeout"})
 	}
 }
 
@@ -343,7 +345,7 @@ func (r *pushRun) fail(agent string, most int) {
 func (r *pushRun) crowd(agent string, n int) {
 	var bodies []command.Payload
 	for i := range n {
-		p := post("eve", mention(agent))
+		p := fsmtest.Post("eve", fsmtest.Mention(agent))
 		p.Proof.Sender = fmt.Sprint("crowd-", i%max(1, i/7))
 		bodies = append(bodies, p)
 	}
@@ -388,7 +390,7 @@ func (r *pushRun) check() {
 	if n, err := v.WaitingDeliveries(); err != nil || n != total {
 		r.Fatalf("%d wait, %v, want %d", n, err, total)
 	}
-	for _, later := range []int64{0, 1, 5 * second, outbox.DeliveryLease, 5 * minute, 60 * minute} {
+	for _, later := range []int64{0, 1, 5 * fsmtest.Second, outbox.DeliveryLease, 5 * fsmtest.Minute, 60 * fsmtest.Minute} {
 		r.checkDue(v, r.model.now+later)
 	}
 }
@@ -443,7 +445,7 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 		defer func() { dropMachine(rt, r.m) }()
 		r.log.feed(r.m, 1, 1)
 		r.model.now = r.log.stamp
-		r.commit(1000, hooked("ada", nil), hooked("bob", nil))
+		r.commit(1000, fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
 		for name, a := range r.model.agents {
 			a.url = "https://" + name + ".example.org/hook"
 		}
@@ -451,9 +453,9 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {
 			case 0:
 				n := rapid.SampledFrom([]int{35, 210}).Draw(rt, "entries")
-				r.commit(1000, slices.Repeat([]command.Payload{post("eve", mention("ada"))}, n)...)
+				r.commit(1000, slices.Repeat([]command.Payload{fsmtest.Post("eve", fsmtest.Mention("ada"))}, n)...)
 			case 1:
-				r.drain("ada", command.MaxHourlyDeliveries+1, rapid.SampledFrom([]int64{0, 20 * second, 3 * minute}).Draw(rt, "pace"))
+				r.drain("ada", command.MaxHourlyDeliveries+1, rapid.SampledFrom([]int64{0, 20 * fsmtest.Second, 3 * fsmtest.Minute}).Draw(rt, "pace"))
 			case 2:
 				r.fail("ada", rapid.SampledFrom([]int{2, 7, 14}).Draw(rt, "failures"))
 			case 3:
@@ -463,7 +465,7 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 				for i := range bodies {
 					bodies[i] = drawPush(rt, r.model)
 				}
-				r.commit(rapid.SampledFrom([]int64{-10 * second, 0, 1, 5 * second, outbox.DeliveryLease, 5 * minute, 60 * minute}).Draw(rt, "later"), bodies...)
+				r.commit(rapid.SampledFrom([]int64{-10 * fsmtest.Second, 0, 1, 5 * fsmtest.Second, outbox.DeliveryLease, 5 * fsmtest.Minute, 60 * fsmtest.Minute}).Draw(rt, "later"), bodies...)
 			}
 			r.check()
 		}

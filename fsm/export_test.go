@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -41,7 +43,7 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 func TestExportLeavesTheCache(t *testing.T) {
 	r := newRig(t)
 	for range 300 {
-		r.run(post("ada", nil))
+		r.Run(fsmtest.Post("ada", nil))
 	}
 	e := must.Get(r.Export())(t)
 	v := r.acquire()
@@ -54,9 +56,9 @@ func TestExportLeavesTheCache(t *testing.T) {
 
 func TestExportBecomesANewCluster(t *testing.T) {
 	r := newRig(t)
-	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
+	r.Run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
 	for range 300 {
-		r.run(post("ada", func(p *command.Publish) { p.Request = command.RequestKey{Scope: "ada", ID: "request-x"} }), post("bob", nil))
+		r.Run(fsmtest.Post("ada", func(p *command.Publish) { p.Request = command.RequestKey{Scope: "ada", ID: "request-x"} }), fsmtest.Post("bob", nil))
 	}
 	data, sum, rows := exportOf(t, r.Machine)
 	index, rolling := r.Digest()
@@ -103,9 +105,9 @@ func TestNewDataKeyPausesReceivers(t *testing.T) {
 	for name, anew := range map[string]bool{"the same data key": false, "another data key": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, hooked("ada", nil), hooked("bob", nil), rehook("bob", ""))
-			r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")))
-			r.attempt("ada", command.AttemptFailed, nil)
+			r.Run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil), fsmtest.Rehook("bob", ""))
+			r.Run(fsmtest.Post("eve", fsmtest.Mention("ada", "bob")), fsmtest.Post("eve", fsmtest.Mention("ada")))
+			r.Attempt("ada", command.AttemptFailed, nil)
 			data, _, rows := exportOf(t, r.Machine)
 			as := testFounding
 			as.NewDataKey = anew
@@ -114,25 +116,25 @@ func TestNewDataKeyPausesReceivers(t *testing.T) {
 			check.Equal(t, got.Rows, rows, "imported %+v: rows", got)
 			check.Equal(t, got.Entries, 2, "imported %+v: entries", got)
 			obs := &recorder{}
-			restored := &rig{t: t, log: r.log, obs: obs, Machine: openAt(t, dir, func(o *Options) { o.Observer = obs })}
+			restored := rigOf(t, r.log, obs, openAt(t, dir, func(o *Options) { o.Observer = obs }))
 			const waiting = "mention e1 waiting status_500, mention e2 waiting"
-			check.Equal(t, restored.summary("ada"), waiting, "the deliveries to ada")
-			check.Equal(t, restored.outbox("ada").Paused, anew, "paused")
-			check.Equal(t, len(restored.due(restored.now()+hourly)) == 0, anew, "nothing is due within an hour")
+			check.Equal(t, restored.Summary("ada"), waiting, "the deliveries to ada")
+			check.Equal(t, restored.Outbox("ada").Paused, anew, "paused")
+			check.Equal(t, len(restored.Due(restored.Now()+fsmtest.Hourly)) == 0, anew, "nothing is due within an hour")
 			if !anew {
 				return
 			}
-			restored.wantProblem(&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}}, command.ProblemNoHook)
-			restored.run(post("eve", mention("ada")))
-			check.Equal(t, restored.summary("ada"), waiting+", mention e3 waiting", "the deliveries to ada while paused")
-			unproven := rehook("ada", atAda)
+			restored.WantProblem(&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: fsmtest.KeyHash("key of ada")}}, command.ProblemNoHook)
+			restored.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
+			check.Equal(t, restored.Summary("ada"), waiting+", mention e3 waiting", "the deliveries to ada while paused")
+			unproven := fsmtest.Rehook("ada", fsmtest.AtAda)
 			unproven.Proof.Key = nil
-			check.Equal(t, restored.run(unproven)[0].Outcome, command.OutcomeUnchanged, "the same receiver without the key")
-			check.Equal(t, restored.outbox("ada").Paused, true, "paused without the key")
-			restored.wantDone(rehook("ada", atAda))
-			check.Equal(t, restored.outbox("ada").Paused, false, "paused after the receiver was set again")
-			restored.attempt("ada", command.AttemptDelivered, nil)
-			check.Equal(t, restored.summary("ada"), "mention e1 delivered, mention e2 waiting, mention e3 waiting", "the deliveries to ada")
+			check.Equal(t, restored.Run(unproven)[0].Outcome, command.OutcomeUnchanged, "the same receiver without the key")
+			check.Equal(t, restored.Outbox("ada").Paused, true, "paused without the key")
+			restored.WantDone(fsmtest.Rehook("ada", fsmtest.AtAda))
+			check.Equal(t, restored.Outbox("ada").Paused, false, "paused after the receiver was set again")
+			restored.Attempt("ada", command.AttemptDelivered, nil)
+			check.Equal(t, restored.Summary("ada"), "mention e1 delivered, mention e2 waiting, mention e3 waiting", "the deliveries to ada")
 		})
 	}
 }
@@ -151,7 +153,7 @@ func TestImportRejectsANewerFormat(t *testing.T) {
 
 func TestImportRejects(t *testing.T) {
 	r := newRig(t)
-	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	r.Run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, fsmtest.Post("ada", nil))
 	data, _, _ := exportOf(t, r.Machine)
 	flipped := bytes.Clone(data)
 	flipped[len(flipped)/2] ^= 1
@@ -182,7 +184,7 @@ func TestRefoundAState(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	l := newLog(t)
-	l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, fsmtest.Post("ada", nil))
 	l.feed(m, 1, l.last())
 	must.Do(t, takeSnapshot(m, l.last()+3, 1))
 	_, rolling := m.Digest()

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/commons-cluster/commons/fsm/apply"
@@ -179,7 +181,7 @@ func keysOf(t *testing.T, doc []byte) string {
 func sampleBatch(t *testing.T) []byte {
 	t.Helper()
 	data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
-		Boot: boot1, Floor: 2, Open: []uint64{1}, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: &command.Tick{}}},
+		Boot: fsmtest.Boot1, Floor: 2, Open: []uint64{1}, Commands: []command.Command{{Seq: 2, Payload: fsmtest.Post("ada", nil)}, {Seq: 3, Payload: &command.Tick{}}},
 	}}}))(t)
 	return data
 }

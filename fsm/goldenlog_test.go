@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
@@ -116,11 +118,11 @@ func drawGoldenLog(t *testing.T) []byte {
 // jobOfPoster returns commands that are all carried out, one after the other. Drawn logs seldom
 // have them all.
 func jobOfPoster() []command.Payload {
-	post, end := postJob("poster"), closeJob("poster", 1)
-	post.Proof.Key, end.Proof.Key = keyHash("key of poster"), keyHash("key of poster")
+	post, end := fsmtest.PostJob("poster"), fsmtest.CloseJob("poster", 1)
+	post.Proof.Key, end.Proof.Key = fsmtest.KeyHash("key of poster"), fsmtest.KeyHash("key of poster")
 	return []command.Payload{
-		register("poster", "key of poster", nil), post, claim("bob", 1), claim("bob", 1), release("bob", 1),
-		&command.TakeJob{Author: author("ann"), Note: "Mine.", TTL: 1000_000, Jobs: []string{"j9", "j1"}, Next: "{}"}, end,
+		fsmtest.Register("poster", "key of poster", nil), post, fsmtest.Claim("bob", 1), fsmtest.Claim("bob", 1), fsmtest.Release("bob", 1),
+		&command.TakeJob{Author: fsmtest.Author("ann"), Note: "Mine.", TTL: 1000_000, Jobs: []string{"j9", "j1"}, Next: "{}"}, end,
 	}
 }
 

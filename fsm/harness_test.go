@@ -2,34 +2,23 @@ package fsm
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/outbox"
-	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
-
-// tester has the methods that testing and rapid share.
-type tester interface {
-	Helper()
-	Error(args ...any)
-	Errorf(format string, args ...any)
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-}
 
 // smallTables keep the tests' memory low; Pebble begins below that anyway.
 const smallTables = 1 << 20
@@ -57,24 +46,14 @@ func closeMachine(t testing.TB, m *Machine) {
 }
 
 // checkHotRows holds that the rows that are kept in memory are those on disk.
-func checkHotRows(t tester, m *Machine) {
+func checkHotRows(t fsmtest.Tester, m *Machine) {
 	t.Helper()
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
-	for i := range m.store.Hot.Slots {
-		r := m.store.Hot.Slots[i].Load()
-		if m.closed || r == nil {
-			continue
-		}
-		row, ok, err := state.GetRow(m.store.DB, []byte(r.Key))
-		if err != nil || ok != (r.Row != nil) || !bytes.Equal(row, r.Row) {
-			t.Errorf("row %x is kept as %x, and is %x %v %v", r.Key, r.Row, row, ok, err)
-		}
+	if !m.closed {
+		fsmtest.CheckHotRows(t, &m.store.Rows)
 	}
 }
-
-// stampStep is the time between two log entries, in milliseconds.
-const stampStep = 1000
 
 // raftLog is a log as Raft keeps it, with indexes from 1 and no gaps.
 type raftLog struct {
@@ -105,16 +84,14 @@ func (l *raftLog) batch(b command.Batch) uint64 {
 	return l.add(raft.LogCommand, data)
 }
 
-var boot1 = command.BootID{1}
-
 // publish adds a log entry with these commands of one boot, at the next second.
 func (l *raftLog) commands(bodies ...command.Payload) uint64 {
 	l.t.Helper()
-	l.stamp += stampStep
-	g := command.Group{Boot: boot1}
+	l.stamp += fsmtest.StampStep
+	g := command.Group{Boot: fsmtest.Boot1}
 	for _, b := range bodies {
-		l.nextSeq[boot1]++
-		g.Commands = append(g.Commands, command.Command{Seq: l.nextSeq[boot1], Payload: b})
+		l.nextSeq[fsmtest.Boot1]++
+		g.Commands = append(g.Commands, command.Command{Seq: l.nextSeq[fsmtest.Boot1], Payload: b})
 	}
 	return l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 }
@@ -141,16 +118,23 @@ func (l *raftLog) last() uint64 { return uint64(len(l.entries)) }
 
 // rig is a machine with a log and short ways to use both.
 type rig struct {
-	t testing.TB
+	fsmtest.Hand
 	*Machine
 	log *raftLog
 	obs *recorder
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, log: newLog(t), obs: &recorder{}}
-	r.Machine = openAt(t, t.TempDir(), func(o *Options) { o.Observer, o.DeliveriesEnded = r.obs, r.obs.ends })
-	r.log.feed(r.Machine, 1, 1)
+	obs := &recorder{}
+	m := openAt(t, t.TempDir(), func(o *Options) { o.Observer, o.DeliveriesEnded = obs, obs.ends })
+	r := rigOf(t, newLog(t), obs, m)
+	r.log.feed(m, 1, 1)
+	return r
+}
+
+func rigOf(t testing.TB, log *raftLog, obs *recorder, m *Machine) *rig {
+	r := &rig{Machine: m, log: log, obs: obs}
+	r.Hand = fsmtest.Hand{T: t, State: r}
 	return r
 }
 
@@ -166,9 +150,9 @@ func (o *recorder) Applied(boot command.BootID, seq uint64, r command.Result, in
 	o.got = append(o.got, apply.Answered{Boot: boot, Seq: seq, Index: index, Res: r})
 }
 
-// run applies the bodies in one log entry and returns their results.
-func (r *rig) run(bodies ...command.Payload) []command.Result {
-	r.t.Helper()
+// Run applies the bodies in one log entry and returns their results.
+func (r *rig) Run(bodies ...command.Payload) []command.Result {
+	r.T.Helper()
 	before := len(r.obs.got)
 	index := r.log.commands(bodies...)
 	r.log.feed(r.Machine, index, index)
@@ -177,111 +161,12 @@ func (r *rig) run(bodies ...command.Payload) []command.Result {
 		out = append(out, a.Res)
 	}
 	if len(out) != len(bodies) {
-		r.t.Fatalf("%d results of %d commands", len(out), len(bodies))
+		r.T.Fatalf("%d results of %d commands", len(out), len(bodies))
 	}
 	return out
 }
 
-// expect ends the test if a result has another outcome than want. The format describes the
-// command.
-func expect(t tester, got command.Result, want command.Outcome, format string, args ...any) {
-	t.Helper()
-	if got.Outcome != want {
-		t.Fatalf("%s: %+v, want outcome %d", fmt.Sprintf(format, args...), got, want)
-	}
-}
-
-// expectProblem ends the test if a result has other problems than want alone.
-func expectProblem(t tester, got command.Result, want command.Problem, format string, args ...any) {
-	t.Helper()
-	if !slices.Equal(got.Problems, []command.Problem{want}) {
-		t.Fatalf("%s: %+v, want problem %d", fmt.Sprintf(format, args...), got, want)
-	}
-}
-
-// publish applies one entry and returns its seq.
-func (r *rig) publish(change func(*command.Publish)) uint64 {
-	r.t.Helper()
-	res := r.run(post("ada", change))[0]
-	must.Equal(r.t, res.Outcome, command.OutcomeDone, "publish: %+v", res)
-	return res.Entry
-}
-
-// post is a plain entry by an agent.
-func post(agent string, change func(*command.Publish)) *command.Publish {
-	p := &command.Publish{Agent: agent, AgentKey: agent, Kind: command.KindMessage, Title: "A title", Body: "Some body text."}
-	if change != nil {
-		change(p)
-	}
-	return p
-}
-
-// relate makes an entry relate to another one.
-func relate(r command.Relation, target uint64) func(*command.Publish) {
-	return func(p *command.Publish) { p.Relation, p.Target = r, state.EntryID(target) }
-}
-
-// entryDoc is an entry's JSON as a client reads it.
-type entryDoc struct {
-	ID           string `json:"id"`
-	Kind         string `json:"kind"`
-	Channel      string `json:"channel"`
-	Agent        string `json:"agent"`
-	Title        string `json:"title"`
-	Body         string `json:"body"`
-	Tags         []string
-	CreatedAt    int64   `json:"createdAt"`
-	Supersedes   *string `json:"supersedes"`
-	Relation     *string `json:"relation"`
-	NameVerified bool    `json:"nameVerified"`
-	House        bool    `json:"house"`
-	SupersededBy []struct {
-		ID, Agent, Relation string
-		CreatedAt           int64
-		NameVerified        bool
-	} `json:"supersededBy"`
-	SupersededByCount int    `json:"supersededByCount"`
-	Status            string `json:"status"`
-	LooksLike         string `json:"looksLike"`
-	Hidden            *struct {
-		At              int64
-		Reason          string
-		Purged, Expired bool
-	} `json:"hidden"`
-}
-
-func readEntry(t tester, v *view.View, seq uint64) (entryDoc, string) {
-	t.Helper()
-	raw, err := v.AppendEntry(nil, seq)
-	if err != nil {
-		t.Fatalf("entry %d: %v", seq, err)
-	}
-	var doc entryDoc
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&doc); err != nil {
-		t.Fatalf("entry %d: %v: %s", seq, err, raw)
-	}
-	return doc, string(raw)
-}
-
-func (r *rig) read(seq uint64) (entryDoc, string) {
-	r.t.Helper()
-	v := r.View()
-	defer v.Release()
-	return readEntry(r.t, v, seq)
-}
-
-func (r *rig) list(q view.Query) []uint64 {
-	r.t.Helper()
-	v := r.View()
-	defer v.Release()
-	seqs, _, err := v.List(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return seqs
-}
+func (r *rig) Clock() *int64 { return &r.log.stamp }
 
 // takeSnapshot does what Raft does when it takes a snapshot at an index.
 func takeSnapshot(m *Machine, index, term uint64) error {
@@ -394,20 +279,4 @@ func fileNames(t testing.TB, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// helpStatus returns the state of the request for human help with the given seq; false when
-// the entry is not one.
-func helpStatus(v *view.View, seq uint64) (state.HelpStatus, bool, error) {
-	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow])
-	return h.Status, ok, err
-}
-
-// senders returns the registers of the sketch of one day's senders.
-func senders(v *view.View, day command.Day, surface command.Surface) ([]byte, error) {
-	registers := make([]byte, command.SketchRegisters)
-	lower := append(state.DayKey(state.SpaceSenders, day), byte(surface))
-	upper := append(state.DayKey(state.SpaceSenders, day), byte(surface)+1)
-	err := state.ScanSpace(v.Reader(), lower, upper, func(key, chunk []byte) error { return view.MergeChunk(registers, key, chunk) })
-	return registers, err
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
@@ -85,7 +87,7 @@ type homeFact struct {
 
 // factsOf reads back the rows of the machine; other facts come from the commands that
 // filed it.
-func factsOf(t tester, v *view.View, history *homeHistory) *homeModel {
+func factsOf(t fsmtest.Tester, v *view.View, history *homeHistory) *homeModel {
 	t.Helper()
 	m := &homeModel{now: v.Time(), homeHistory: history}
 	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
@@ -93,7 +95,7 @@ func factsOf(t tester, v *view.View, history *homeHistory) *homeModel {
 		if err != nil || !ok {
 			t.Fatalf("entry %d: %v", seq, err)
 		}
-		doc, _ := readEntry(t, v, seq)
+		doc, _ := fsmtest.ReadEntry(t, v, seq)
 		f := homeFact{Meta: meta, agent: doc.Agent, tags: doc.Tags}
 		if p := m.filed[seq]; p != nil {
 			f.mentions, f.question = p.Mentions, p.Question && p.Kind == command.KindMessage
@@ -313,7 +315,7 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 		agent := rapid.SampledFrom(homeAgents).Draw(t, "agent")
 		return &command.AskHuman{Author: command.Author{Agent: agent, AgentKey: agent, Question: true}, Goal: "A goal", Action: "An action"}
 	case 4:
-		proof := command.Proof{Key: rapid.SampledFrom([][]byte{keyHash("bob"), keyHash("bob"), nil, keyHash("other")}).Draw(t, "key")}
+		proof := command.Proof{Key: rapid.SampledFrom([][]byte{fsmtest.KeyHash("bob"), fsmtest.KeyHash("bob"), nil, fsmtest.KeyHash("other")}).Draw(t, "key")}
 		return &command.MarkSeen{
 			AgentKey: rapid.SampledFrom([]string{"bob", "bob", "ada"}).Draw(t, "agent"), Proof: proof,
 			Entries: rapid.SliceOfN(rapid.Uint64Range(1, lastSeq+5), 1, 5).Draw(t, "entries"),
@@ -344,7 +346,7 @@ func TestHomeAgainstModel(t *testing.T) {
 			filed: map[uint64]*command.Publish{}, claimant: map[uint64]string{}, claim: map[uint64]uint64{}, ttl: map[uint64]int64{}, lost: map[uint64]string{},
 			seen: map[string]map[uint64]bool{"bob": {}},
 		}
-		l.commands(register("bob", "bob", nil), register("pat", "key of pat", nil))
+		l.commands(fsmtest.Register("bob", "bob", nil), fsmtest.Register("pat", "key of pat", nil))
 		m := tempMachine(rt)
 		defer func() { dropMachine(rt, m) }()
 		seq, fed := uint64(2), uint64(0)
@@ -353,7 +355,7 @@ func TestHomeAgainstModel(t *testing.T) {
 			var sent []command.Command
 			for range rapid.IntRange(1, 3).Draw(rt, "log entries") {
 				l.stamp += rapid.SampledFrom([]int64{1, 1, 1, 1000, 4000, int64(4 * 24 * time.Hour / time.Millisecond)}).Draw(rt, "step")
-				g := command.Group{Boot: boot1}
+				g := command.Group{Boot: fsmtest.Boot1}
 				for range rapid.IntRange(1, 12).Draw(rt, "commands") {
 					body := drawHomeCommand(rt, last+1)
 					for range rapid.SampledFrom([]int{1, 1, 1, 1, 1, 12, 45}).Draw(rt, "times") {
@@ -382,7 +384,7 @@ func TestHomeAgainstModel(t *testing.T) {
 func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHistory) {
 	v := m.View()
 	defer v.Release()
-	results := v.Results(boot1)
+	results := v.Results(fsmtest.Boot1)
 	for _, c := range sent {
 		r, ok := results[c.Seq]
 		if !ok {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -149,10 +151,10 @@ func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.RequestKey) {
 	// Only pat has a key, which it always uses. It claims no jobs, and closes also claimed ones.
 	agent := rapid.SampledFrom([]string{"ada", "bob", "eve", "pat", "pat"}).Draw(t, "agent")
-	on := onJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
+	on := fsmtest.OnJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
 	on.Proof.Sender = "s1"
 	if agent == "pat" {
-		on.Proof.Key = keyHash("key of pat")
+		on.Proof.Key = fsmtest.KeyHash("key of pat")
 	}
 	if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
 		on.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
@@ -167,7 +169,7 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 	case command.OpClaimJob:
 		return &command.ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000, 3_600_000}).Draw(t, "ttl")}, on.Request
 	case command.OpTakeJob:
-		c := &command.TakeJob{Author: on.Author, TTL: hour, Jobs: []string{on.Job}, Next: "{}"}
+		c := &command.TakeJob{Author: on.Author, TTL: fsmtest.Hour, Jobs: []string{on.Job}, Next: "{}"}
 		for range rapid.IntRange(0, 3).Draw(t, "more candidates") {
 			c.Jobs = append(c.Jobs, state.FormatID(state.TypeJob, rapid.Uint64Range(1, lastSeq+2).Draw(t, "candidate")))
 		}
@@ -182,7 +184,7 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 		return &command.Tick{}, command.RequestKey{}
 	default:
 		relation := rapid.SampledFrom([]command.Relation{command.RelationRetraction, command.RelationReply}).Draw(t, "relation")
-		return post(agent, func(p *command.Publish) { p.Relation, p.Target = relation, on.Job }), command.RequestKey{}
+		return fsmtest.Post(agent, func(p *command.Publish) { p.Relation, p.Target = relation, on.Job }), command.RequestKey{}
 	}
 }
 
@@ -197,12 +199,12 @@ func TestJobsAgainstModel(t *testing.T) {
 		defer func() { dropMachine(rt, one) }()
 		l.feed(one, 1, 1)
 		seq := uint64(1)
-		l.feed(one, 2, l.commands(register("pat", "key of pat", nil)))
+		l.feed(one, 2, l.commands(fsmtest.Register("pat", "key of pat", nil)))
 		want.now = l.stamp
 		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000, hour, 25 * hour}).Draw(rt, "step")
+			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000, fsmtest.Hour, 25 * fsmtest.Hour}).Draw(rt, "step")
 			want.now = max(l.stamp, want.now+1)
-			g := command.Group{Boot: boot1}
+			g := command.Group{Boot: fsmtest.Boot1}
 			var expected []command.Result
 			for range rapid.IntRange(1, 5).Draw(rt, "commands") {
 				body, request := drawJobCommand(rt, want.lastSeq)
@@ -239,7 +241,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			t.Fatalf("%T: %+v", c.Payload, got)
 		}
 	}
-	checkClaimCounts(t, m)
+	fsmtest.CheckClaimCounts(t, m)
 	for _, agent := range []string{"bob", "eve"} {
 		var next []string
 		for _, j := range want.jobs {

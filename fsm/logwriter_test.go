@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
@@ -52,12 +54,12 @@ func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter
 		&command.Init{ClusterID: "c", SealedDataKey: []byte("key")}, &command.SetSettings{SenderDays: &days},
 	}
 	for _, name := range someAgents[:3] {
-		first = append(first, hooked(name, func(c *command.Register) {
-			c.NewKey, c.Proof = keyHash(name), byAddress("from-home")
+		first = append(first, fsmtest.Hooked(name, func(c *command.Register) {
+			c.NewKey, c.Proof = fsmtest.KeyHash(name), fsmtest.ByAddress("from-home")
 		}))
 	}
 	l.commands(first...)
-	w.seqs[boot1] = l.nextSeq[boot1]
+	w.seqs[fsmtest.Boot1] = l.nextSeq[fsmtest.Boot1]
 	w.feed()
 	return w
 }
@@ -96,7 +98,7 @@ var draws = map[command.Op]struct {
 	command.OpBeginDeliveries: {6, (*logWriter).beginDeliveries},
 	command.OpSetFormat:       {1, (*logWriter).setFormat},
 	command.OpResetKey: {1, func(w *logWriter) command.Payload {
-		return &command.ResetKey{AgentKey: w.named(), NewKey: keyHash(w.named()), NewRecovery: w.recoveryKey()}
+		return &command.ResetKey{AgentKey: w.named(), NewKey: fsmtest.KeyHash(w.named()), NewRecovery: w.recoveryKey()}
 	}},
 	command.OpReseal: {1, (*logWriter).reseal},
 	command.OpRecordBackup: {1, func(w *logWriter) command.Payload {
@@ -133,7 +135,7 @@ var draws = map[command.Op]struct {
 	command.OpForgetSenders:  {3, (*logWriter).forgetSenders},
 	command.OpRecover: {4, func(w *logWriter) command.Payload {
 		return &command.Recover{
-			AgentKey: w.named(), Key: w.recoveryKey(), NewKey: keyHash(w.named()), NewRecovery: w.recoveryKey(),
+			AgentKey: w.named(), Key: w.recoveryKey(), NewKey: fsmtest.KeyHash(w.named()), NewRecovery: w.recoveryKey(),
 			RequestID: one(w, "", "request-1", "request-2"),
 		}
 	}},
@@ -243,10 +245,10 @@ func (w *logWriter) command() command.Payload {
 
 // prove fills the proof of a command in, usually as a node does that gets the request.
 func (w *logWriter) prove(p command.Payload, by command.Signature) {
-	*by.Proof = byAddress(one(w, "from-home", "from-work"))
+	*by.Proof = fsmtest.ByAddress(one(w, "from-home", "from-work"))
 	by.Proof.Address = !w.oneOf(4)
 	if by.AgentKey != command.AnonymousName && !w.oneOf(3) {
-		by.Proof.Key = keyHash(one(w, by.AgentKey, by.AgentKey, by.AgentKey, by.AgentKey, "another"))
+		by.Proof.Key = fsmtest.KeyHash(one(w, by.AgentKey, by.AgentKey, by.AgentKey, by.AgentKey, "another"))
 	}
 	look := sha256.Sum256([]byte(one(w, by.AgentKey, by.AgentKey, by.AgentKey, "alike")))
 	by.Proof.Looks = look[:command.LookBytes]
@@ -380,7 +382,7 @@ func (w *logWriter) register() command.Payload {
 		name = fmt.Sprint("one-of-many-", w.below(2*command.MaxAddressNames)) // enough for an address that is no proof
 	}
 	c := &command.Register{
-		Agent: name, AgentKey: name, NewKey: keyHash(one(w, name, name, name, "another")), NewRecovery: w.recoveryKey(), House: w.oneOf(20), Request: w.request(name), RotateKey: w.oneOf(8),
+		Agent: name, AgentKey: name, NewKey: fsmtest.KeyHash(one(w, name, name, name, "another")), NewRecovery: w.recoveryKey(), House: w.oneOf(20), Request: w.request(name), RotateKey: w.oneOf(8),
 		Given: command.FieldDescription | command.FieldNote, Description: fmt.Sprint("Description ", w.below(5)), Note: one(w, "", "A note."),
 	}
 	if w.oneOf(3) {
@@ -390,7 +392,7 @@ func (w *logWriter) register() command.Payload {
 	if !w.oneOf(3) {
 		c.Given |= command.FieldNotifyURL
 		if !w.oneOf(4) {
-			c.NotifyURL, c.NotifySalt, c.NotifyVerified = fmt.Sprint("https://hook.example.com/", w.below(3)), salt(one(w, "a", "b")), !w.oneOf(4)
+			c.NotifyURL, c.NotifySalt, c.NotifyVerified = fmt.Sprint("https://hook.example.com/", w.below(3)), fsmtest.Salt(one(w, "a", "b")), !w.oneOf(4)
 		}
 	}
 	if w.oneOf(6) {
@@ -404,7 +406,7 @@ func (w *logWriter) register() command.Payload {
 }
 
 // recoveryKey draws one of the few recovery keys that names have.
-func (w *logWriter) recoveryKey() []byte { return keyHash(one(w, "recovery-1", "recovery-2")) }
+func (w *logWriter) recoveryKey() []byte { return fsmtest.KeyHash(one(w, "recovery-1", "recovery-2")) }
 
 func (w *logWriter) postJob() command.Payload {
 	return &command.PostJob{Author: w.by(), Title: "A job", Body: "The text of a job.", Tags: w.tags()}
@@ -521,7 +523,7 @@ func (w *logWriter) setSettings() command.Payload {
 		verify := w.oneOf(2)
 		return &command.SetSettings{BackupURL: &url, BackupMillis: number(60_000, 86_400_000), BackupKeep: number(1, 14), BackupVerify: &verify}
 	case 0:
-		return retain(one[uint64](w, 0, 1, 2, 30))
+		return fsmtest.Retain(one[uint64](w, 0, 1, 2, 30))
 	case 2:
 		return &command.SetSettings{SenderDays: number(1, 1, 2, 30)}
 	case 3:
@@ -537,9 +539,9 @@ func (w *logWriter) setSettings() command.Payload {
 }
 
 func (w *logWriter) setModerator() command.Payload {
-	c := &command.SetModerator{Order: byOperator, Name: one(w, "moderator", "moderator", "other")}
+	c := &command.SetModerator{Order: fsmtest.ByOperator, Name: one(w, "moderator", "moderator", "other")}
 	if !w.oneOf(4) {
-		c.Token = keyHash("token")
+		c.Token = fsmtest.KeyHash("token")
 		c.For = one[int64](w, 5000, 30*command.DayMillis, command.MaxTokenMillis)
 	}
 	return c
@@ -560,7 +562,7 @@ func (w *logWriter) hide() command.Payload {
 }
 
 func (w *logWriter) purge() command.Payload {
-	c := &command.Purge{Order: byOperator, IDs: []string{w.id()}}
+	c := &command.Purge{Order: fsmtest.ByOperator, IDs: []string{w.id()}}
 	if w.oneOf(6) {
 		c.Agents = []string{w.named()}
 	}
@@ -613,7 +615,7 @@ func (w *logWriter) sweep() command.Payload {
 }
 
 func (w *logWriter) report() command.Payload {
-	c := report(w.id(), "")
+	c := fsmtest.Report(w.id(), "")
 	c.Agent = w.author()
 	c.AgentKey, c.Reason = c.Agent, command.ReportReason(1+w.below(5)) //nolint:gosec // small
 	if w.oneOf(4) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -129,7 +131,7 @@ func (m *profileModel) save(c *command.Register, byKey bool, p modelProfile) {
 
 // drawRegister draws a registration, but for its proof.
 func drawRegister(t *rapid.T, agent, newKey string) *command.Register {
-	c := register(agent, newKey, nil)
+	c := fsmtest.Register(agent, newKey, nil)
 	c.Given, c.Description = 0, ""
 	if rapid.Bool().Draw(t, "described") {
 		c.Given |= command.FieldDescription
@@ -174,10 +176,10 @@ func TestProfilesAgainstModel(t *testing.T) {
 			}
 			proof := command.Proof{Sender: rapid.SampledFrom([]string{"s1", "s2", "s3", "s4"}).Draw(rt, "sender"), Address: rapid.Bool().Draw(rt, "address")}
 			if key != "" {
-				proof.Key = keyHash(key)
+				proof.Key = fsmtest.KeyHash(key)
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
-				at := l.commands(post(agent, func(p *command.Publish) { p.Proof = proof }))
+				at := l.commands(fsmtest.Post(agent, func(p *command.Publish) { p.Proof = proof }))
 				l.feed(m, at, at)
 				verified, taken := model.verify(agent, key, &proof, l.stamp)
 				must.Equal(rt, (obs.got[len(obs.got)-1].Res.Outcome == command.OutcomeDone), taken, "an entry with %+v", proof)
@@ -228,7 +230,7 @@ func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, re
 func checkVerified(t *rapid.T, m *Machine, want bool) {
 	v := m.View()
 	defer v.Release()
-	if doc, raw := readEntry(t, v, v.LastSeq()); doc.NameVerified != want {
+	if doc, raw := fsmtest.ReadEntry(t, v, v.LastSeq()); doc.NameVerified != want {
 		t.Fatalf("verified %v, want %v: %s", doc.NameVerified, want, raw)
 	}
 }
@@ -238,13 +240,13 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 	defer v.Release()
 	order := slices.Clone(want.order)
 	slices.Reverse(order)
-	check.Diff(t, profileNames(t, v, view.ProfileQuery{Limit: 1}), order, "list")
+	check.Diff(t, fsmtest.ProfileNames(t, v, view.ProfileQuery{Limit: 1}), order, "list")
 	for agent, p := range want.profiles {
 		got, _, err := v.Profile(agent)
 		if err != nil || got.Description != p.description || got.Note != p.note || got.CreatedAt != p.at {
 			t.Fatalf("profile %+v, %v, want %+v", got, err, p)
 		}
-		if s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(p.key)}}); err != nil || s.Strength != command.ByKey || s.Protected != p.protected {
+		if s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: fsmtest.KeyHash(p.key)}}); err != nil || s.Strength != command.ByKey || s.Protected != p.protected {
 			t.Fatalf("standing of %s with its key: %+v, %v", agent, s, err)
 		}
 	}

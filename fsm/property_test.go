@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -69,7 +71,7 @@ func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
 	n := len(m.entries)
 	b := command.Batch{Stamp: max(0, last.Stamp+rapid.Int64Range(-5000, 10_000).Draw(t, "tick"))}
 	for range rapid.IntRange(0, 3).Draw(t, "groups") {
-		g := drawWindow(t)
+		g := fsmtest.DrawWindow(t)
 		g.Boot = rapid.SampledFrom(someBoots).Draw(t, "boot")
 		for range rapid.IntRange(0, 4).Draw(t, "commands") {
 			p := drawPublish(t, n)
@@ -80,34 +82,24 @@ func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
 				c.Payload = &command.Lead{ServerID: "n1"}
 			case 1:
 				c.Payload = &command.Hide{
-					Order: byOperator, Unhide: rapid.Bool().Draw(t, "unhide"), Of: rapid.Uint64Range(0, min(m.recorded, 3)).Draw(t, "order"),
+					Order: fsmtest.ByOperator, Unhide: rapid.Bool().Draw(t, "unhide"), Of: rapid.Uint64Range(0, min(m.recorded, 3)).Draw(t, "order"),
 					IDs: []string{state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "one")), state.EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "other one"))},
 				}
 			case 2:
 				c.Payload = &command.SetRule{
-					Order: byOperator, For: rapid.Int64Range(1, 20_000).Draw(t, "for"),
+					Order: fsmtest.ByOperator, For: rapid.Int64Range(1, 20_000).Draw(t, "for"),
 					Kind: command.RuleName, Subject: rapid.SampledFrom(someAgents).Draw(t, "blocked"),
 				}
 			case 3:
-				c.Payload = &command.SetRule{Order: byOperator, For: 5000, Kind: command.RuleNetwork, Subject: "192.0.2.0/24"}
+				c.Payload = &command.SetRule{Order: fsmtest.ByOperator, For: 5000, Kind: command.RuleNetwork, Subject: "192.0.2.0/24"}
 			case 4:
-				c.Payload = &command.LiftRule{Order: byOperator, Number: rapid.Uint64Range(1, m.recorded+2).Draw(t, "lifted")}
+				c.Payload = &command.LiftRule{Order: fsmtest.ByOperator, Number: rapid.Uint64Range(1, m.recorded+2).Draw(t, "lifted")}
 			}
 			g.Commands = append(g.Commands, c)
 		}
 		b.Groups = append(b.Groups, g)
 	}
 	return b
-}
-
-// drawWindow draws a group without commands: a floor, and open numbers below it.
-func drawWindow(t *rapid.T) command.Group {
-	g := command.Group{Floor: rapid.Uint64Range(0, 20).Draw(t, "floor")}
-	if g.Floor > 0 {
-		g.Open = rapid.SliceOfNDistinct(rapid.Uint64Range(0, g.Floor-1), 0, 4, rapid.ID).Draw(t, "open")
-		slices.Sort(g.Open)
-	}
-	return g
 }
 
 // drawLog draws a log with its model.
@@ -190,7 +182,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			rt.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), len(want.entries), want.now)
 		}
 		for key, seq := range want.requests {
-			if got, ok, _ := v.Earlier(command.OpPublish, byRequest(key)); !ok || got != seq {
+			if got, ok, _ := v.Earlier(command.OpPublish, fsmtest.ByRequest(key)); !ok || got != seq {
 				rt.Fatalf("request %+v is entry %d, %v, want %d", key, got, ok, seq)
 			}
 		}
@@ -230,7 +222,7 @@ func checkSuccessors(t *rapid.T, v *view.View, want *model) {
 				ids = append(ids, state.EntryID(o.seq))
 			}
 		}
-		doc, raw := readEntry(t, v, e.seq)
+		doc, raw := fsmtest.ReadEntry(t, v, e.seq)
 		var got []string
 		for _, s := range doc.SupersededBy {
 			got = append(got, s.ID)
@@ -273,11 +265,11 @@ func TestMachinesAgree(t *testing.T) {
 		defer func() { dropMachine(rt, two.m) }()
 		two.check = func() {
 			want.check(rt, w.log, two.m, &got)
-			checkReportQueue(rt, two.m)
+			fsmtest.CheckReportQueue(rt, two.m.store.DB, two.m.Reports)
 		}
 		two.run()
 		sameState(rt, stateOf(rt, one), stateOf(rt, two.m))
-		checkNameCounts(rt, two.m)
+		fsmtest.CheckNameCounts(rt, two.m)
 	})
 }
 
@@ -290,7 +282,7 @@ type moment struct {
 }
 
 // add notes the state of a machine that has applied one log entry more.
-func (h history) add(t tester, m *Machine, got *recorder) {
+func (h history) add(t fsmtest.Tester, m *Machine, got *recorder) {
 	t.Helper()
 	index, rolling := m.Digest()
 	if _, known := h[index]; !known {
@@ -299,7 +291,7 @@ func (h history) add(t tester, m *Machine, got *recorder) {
 	got.got = nil
 }
 
-func rowDigest(t tester, m *Machine) [32]byte {
+func rowDigest(t fsmtest.Tester, m *Machine) [32]byte {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
@@ -308,7 +300,7 @@ func rowDigest(t tester, m *Machine) [32]byte {
 }
 
 // check compares a machine, and the results since the last check, with the history.
-func (h history) check(t tester, l *raftLog, m *Machine, got *recorder) {
+func (h history) check(t fsmtest.Tester, l *raftLog, m *Machine, got *recorder) {
 	t.Helper()
 	results := map[uint64][]apply.Answered{}
 	for _, a := range got.got {
@@ -328,7 +320,7 @@ func (h history) check(t tester, l *raftLog, m *Machine, got *recorder) {
 }
 
 // rowsAt returns the rows that the log makes of an empty machine, applied one by one.
-func (l *raftLog) rowsAt(t tester, last uint64) map[string]string {
+func (l *raftLog) rowsAt(t fsmtest.Tester, last uint64) map[string]string {
 	dir := must.Get(os.MkdirTemp("", "fsm"))(t)
 	m := must.Get(tryOpenAt(dir, func(o *Options) { o.MaxFormat = command.MaxFormat + 1 }))(t)
 	for i := uint64(1); i <= last; i++ {

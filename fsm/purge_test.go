@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,21 +22,17 @@ import (
 // purgedWord stands in what the tests purge, and nowhere else.
 const purgedWord = "Zyzzyvaquark"
 
-func purge(ids ...string) *command.Purge {
-	return &command.Purge{Order: byOperator, IDs: ids}
-}
-
 // erase has the texts leave the files.
 func (r *rig) erase() {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), await.Patience)
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), await.Patience)
 	defer cancel()
-	must.Do(r.t, r.Erase(ctx))
+	must.Do(r.T, r.Erase(ctx))
 }
 
 func (r *rig) find() []string {
-	r.t.Helper()
-	found := must.Get(fsmtest.FindText(r.opts.Dir, purgedWord))(r.t)
+	r.T.Helper()
+	found := must.Get(fsmtest.FindText(r.opts.Dir, purgedWord))(r.T)
 	return found
 }
 
@@ -49,21 +44,21 @@ func publishPurged(r *rig) []string {
 	add := func(seq uint64, kind state.EntryType) { ids = append(ids, state.FormatID(kind, seq)) }
 	by := command.Author{Agent: "eve", AgentKey: "eve"}
 	for i := range 300 {
-		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("An honest entry, number %d.", i) })
+		r.Publish(func(p *command.Publish) { p.Body = fmt.Sprintf("An honest entry, number %d.", i) })
 	}
-	add(r.publish(func(p *command.Publish) {
+	add(r.Publish(func(p *command.Publish) {
 		p.Kind, p.Title, p.Body, p.Tags = command.KindKnowledge, "About "+w, strings.Repeat("Buy "+w+" now. ", 20), []string{strings.ToLower(w), "pills"}
 		p.Mentions = []string{strings.ToLower(w) + "-friend"}
 	}), state.TypeEntry)
-	job := postJob("eve")
+	job := fsmtest.PostJob("eve")
 	job.Title, job.Body = "Sell "+w, "Sell "+w+" to all."
-	seq := r.run(job)[0].Entry
+	seq := r.Run(job)[0].Entry
 	add(seq, state.TypeJob)
-	r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, TTL: 1000_000})
-	r.run(&command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, Result: "Nothing was sold."})
-	add(r.run(&command.AskHuman{Author: by, Goal: "Buy " + w, Action: "Pay for " + w, Context: w, Bounds: w})[0].Entry, state.TypeHelp)
+	r.Run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, TTL: 1000_000})
+	r.Run(&command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: state.FormatID(state.TypeJob, seq)}, Result: "Nothing was sold."})
+	add(r.Run(&command.AskHuman{Author: by, Goal: "Buy " + w, Action: "Pay for " + w, Context: w, Bounds: w})[0].Entry, state.TypeHelp)
 	for i := range 300 {
-		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("Another honest entry, number %d.", i) })
+		r.Publish(func(p *command.Publish) { p.Body = fmt.Sprintf("Another honest entry, number %d.", i) })
 	}
 	return ids
 }
@@ -77,16 +72,16 @@ func TestPurgeLeavesTheState(t *testing.T) {
 			ids := publishPurged(r)
 			must.Do(t, r.store.Flush())
 			if hideFirst {
-				r.run(hide(ids...))
+				r.Run(fsmtest.Hide(ids...))
 				must.Do(t, r.store.Flush())
 			}
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
-			expect(t, r.run(purge(append(ids, "e999", "j1")...))[0], command.OutcomeDone, "purge")
+			fsmtest.Expect(t, r.Run(fsmtest.Purge(append(ids, "e999", "j1")...))[0], command.OutcomeDone, "purge")
 			for _, id := range ids {
 				_, seq, _ := state.ParseID(id)
-				doc, raw := r.read(seq)
+				doc, raw := r.Read(seq)
 				if doc.Hidden == nil || !doc.Hidden.Purged || strings.Contains(strings.ToLower(raw), strings.ToLower(purgedWord)) {
 					t.Errorf("the stub is %s", raw)
 				}
@@ -101,10 +96,10 @@ func TestPurgeLeavesTheState(t *testing.T) {
 			for key, row := range rowsOf(t, r.Machine) {
 				check.Equal(t, before[key], row, "erasing changed the row %q", key)
 			}
-			if got := r.run(unhide(ids...), purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
+			if got := r.Run(fsmtest.Unhide(ids...), fsmtest.Purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
 				t.Errorf("unhidden and purged again: %+v", got)
 			}
-			check.Equal(t, len(r.list(view.Query{Q: "honest", Since: -1, Limit: command.MaxList})), command.MaxList, "honest entries")
+			check.Equal(t, len(r.List(view.Query{Q: "honest", Since: -1, Limit: command.MaxList})), command.MaxList, "honest entries")
 		})
 	}
 }
@@ -113,7 +108,7 @@ func TestPurgeLeavesTheState(t *testing.T) {
 // that they are not gone before it is.
 func TestEraseWaitsForCopies(t *testing.T) {
 	r := newRig(t)
-	r.run(purge(publishPurged(r)...))
+	r.Run(fsmtest.Purge(publishPurged(r)...))
 	held := r.View() // Erase waits for it before it writes tables anew
 	done := make(chan error, 1)
 	go func() { done <- r.Erase(t.Context()) }()
@@ -146,10 +141,10 @@ func TestEraseWaitsForCopies(t *testing.T) {
 // ended.
 func TestPurgesAreListed(t *testing.T) {
 	r := newRig(t)
-	first, second := r.publish(nil), r.publish(nil)
-	r.run(purge(state.EntryID(first)))
+	first, second := r.Publish(nil), r.Publish(nil)
+	r.Run(fsmtest.Purge(state.EntryID(first)))
 	r.erase()
-	r.run(purge(state.EntryID(second), state.EntryID(first)))
+	r.Run(fsmtest.Purge(state.EntryID(second), state.EntryID(first)))
 	v := r.View()
 	defer v.Release()
 	var all []state.Purge
@@ -166,9 +161,9 @@ func TestPurgeAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	l := newLog(t)
-	l.commands(post("ada", func(p *command.Publish) { p.Body = "Rare words here." }))
-	l.commands(post("ada", func(p *command.Publish) { p.Body = "Rare words there." }))
-	l.commands(purge("e1"))
+	l.commands(fsmtest.Post("ada", func(p *command.Publish) { p.Body = "Rare words here." }))
+	l.commands(fsmtest.Post("ada", func(p *command.Publish) { p.Body = "Rare words there." }))
+	l.commands(fsmtest.Purge("e1"))
 	l.feed(m, 1, l.last())
 	closeMachine(t, m)
 	m = openAt(t, dir)
@@ -178,49 +173,4 @@ func TestPurgeAfterRestart(t *testing.T) {
 		t.Errorf("found are %d, %v", got, err)
 	}
 	check.Equal(t, must.Get(v.Purged())(t), 1, "purged")
-}
-
-// TestRefusedTextsAreListed: a log entry with a text that is rejected because of its target is
-// listed once, so that the log is rewritten. Other rejections are not.
-func TestRefusedTextsAreListed(t *testing.T) {
-	reply := func(target string) *command.Publish {
-		return post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, target })
-	}
-	for name, tt := range map[string]struct {
-		refused []command.Payload
-		listed  int
-	}{
-		"replies to a hidden entry":   {[]command.Payload{reply("e1"), reply("e1")}, 1},
-		"a reply to an unknown entry": {[]command.Payload{reply("e99")}, 1},
-		"a report of a hidden entry":  {[]command.Payload{report("e1", "sender-2")}, 1},
-		"a retraction by another":     {[]command.Payload{post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "e2" })}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.publish(nil)
-			r.publish(nil)
-			r.run(register("eve", "key of eve", nil))
-			r.publish(byKey("eve"))
-			r.run(hide("e1"))
-			v := r.View()
-			for _, p := range tt.refused {
-				if a, err := v.Admit(p, netip.Addr{}, 0); err != nil || len(a.Lost) == 0 {
-					t.Errorf("a view finds %v, %v", a.Lost, err)
-				}
-			}
-			v.Release()
-			for _, res := range r.run(tt.refused...) {
-				expect(t, res, command.OutcomeRejected, "a text without a target")
-			}
-			v = r.View()
-			defer v.Release()
-			listed := 0
-			must.Do(t, v.Purges(0, func(p state.Purge) error {
-				must.Equal(t, p.ID, state.RefusedTexts, "the id of the purge")
-				listed++
-				return nil
-			}))
-			check.Equal(t, listed, tt.listed, "listed log entries")
-		})
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
@@ -15,11 +17,11 @@ import (
 // wordyProfile says the word in every field.
 func wordyProfile(agent, key string) *command.Register {
 	const w = purgedWord
-	return register(agent, key, func(c *command.Register) {
+	return fsmtest.Register(agent, key, func(c *command.Register) {
 		c.Given = command.FieldDescription | command.FieldCapabilities | command.FieldEndpoint | command.FieldNote | command.FieldNotifyURL | command.FieldProtected
 		c.Description, c.Note, c.Capabilities = "Sells "+w, "Sell "+w+" today", []string{strings.ToLower(w)}
 		c.Endpoint, c.NotifyURL, c.NotifyVerified, c.Protected = "https://"+w+".example", "https://"+w+".example/hook", true, false
-		c.NotifySalt = salt("a")
+		c.NotifySalt = fsmtest.Salt("a")
 	})
 }
 
@@ -29,43 +31,43 @@ func TestPurgeOfAProfile(t *testing.T) {
 	for name, hideFirst := range map[string]bool{"shown": false, "hidden": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.run(register("ada", "k-ada", nil))
-			r.run(wordyProfile("eve", "k-eve"))
+			r.Run(fsmtest.Register("ada", "k-ada", nil))
+			r.Run(wordyProfile("eve", "k-eve"))
 			again := wordyProfile("eve", "k-eve")
-			again.Note, again.Proof.Key = "Another "+purgedWord+" note", keyHash("k-eve")
-			expect(t, r.run(again)[0], command.OutcomeDone, "changing the profile")
-			r.publish(func(p *command.Publish) { p.Mentions = []string{"eve"}; p.Body = "Hello, @eve." })
-			before, _ := r.profile("ada")
+			again.Note, again.Proof.Key = "Another "+purgedWord+" note", fsmtest.KeyHash("k-eve")
+			fsmtest.Expect(t, r.Run(again)[0], command.OutcomeDone, "changing the profile")
+			r.Publish(func(p *command.Publish) { p.Mentions = []string{"eve"}; p.Body = "Hello, @eve." })
+			before, _ := r.Profile("ada")
 			if hideFirst {
-				r.run(&command.Hide{Order: byOperator, Agents: []string{"eve"}})
+				r.Run(&command.Hide{Order: fsmtest.ByOperator, Agents: []string{"eve"}})
 			}
 			must.Do(t, r.store.Flush())
 			if found := r.find(); len(found) == 0 {
 				t.Fatal("the word is in no file before it is purged: the test finds nothing")
 			}
-			order := &command.Purge{Order: byOperator, Agents: []string{"eve", "nobody"}}
-			if got := r.run(order, order); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
+			order := &command.Purge{Order: fsmtest.ByOperator, Agents: []string{"eve", "nobody"}}
+			if got := r.Run(order, order); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
 				t.Fatalf("purge: %+v", got)
 			}
-			doc, _ := r.profile("eve")
+			doc, _ := r.Profile("eve")
 			if strings.Contains(strings.ToLower(doc), strings.ToLower(purgedWord)) || !strings.Contains(doc, `"purged":true`) || !strings.Contains(doc, `"id":"eve"`) {
 				t.Errorf("the profile is %s", doc)
 			}
-			if o := r.outbox("eve"); o.Active || o.Waiting > 0 {
+			if o := r.Outbox("eve"); o.Active || o.Waiting > 0 {
 				t.Errorf("the receiver goes on: %+v", o)
 			}
 			r.erase()
 			check.Empty(t, r.find(), "files with the word")
-			if after, _ := r.profile("ada"); after != before {
+			if after, _ := r.Profile("ada"); after != before {
 				t.Errorf("another profile was %s and is %s", before, after)
 			}
-			if !r.opens("eve", "k-eve") {
+			if !r.Opens("eve", "k-eve") {
 				t.Error("the owner has lost its key")
 			}
-			anew := register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", keyHash("k-eve") })
-			r.run(anew)
-			r.run(&command.Hide{Order: byOperator, Agents: []string{"eve"}, Unhide: true})
-			if doc, _ := r.profile("eve"); !strings.Contains(doc, "honey") || strings.Contains(doc, "purged") {
+			anew := fsmtest.Register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", fsmtest.KeyHash("k-eve") })
+			r.Run(anew)
+			r.Run(&command.Hide{Order: fsmtest.ByOperator, Agents: []string{"eve"}, Unhide: true})
+			if doc, _ := r.Profile("eve"); !strings.Contains(doc, "honey") || strings.Contains(doc, "purged") {
 				t.Errorf("what the owner wrote anew is %s", doc)
 			}
 		})
@@ -76,8 +78,8 @@ func TestPurgeOfAProfile(t *testing.T) {
 // what its owner wrote since.
 func TestPurgeOfAProfileIsListed(t *testing.T) {
 	r := newRig(t)
-	r.run(wordyProfile("eve", "k-eve"))
-	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	r.Run(wordyProfile("eve", "k-eve"))
+	r.Run(&command.Purge{Order: fsmtest.ByOperator, Agents: []string{"eve"}})
 	var list []state.Purge
 	v := r.View()
 	must.Do(t, v.Purges(0, func(p state.Purge) error { list = append(list, p); return nil }))
@@ -86,14 +88,14 @@ func TestPurgeOfAProfileIsListed(t *testing.T) {
 		t.Fatalf("listed are %+v", list)
 	}
 	older := newRig(t)
-	older.run(wordyProfile("eve", "k-eve"))
+	older.Run(wordyProfile("eve", "k-eve"))
 	for i, want := range []int{1, 0} {
 		check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), want, "time %d: purged", i)
 	}
-	if doc, _ := older.profile("eve"); strings.Contains(doc, purgedWord) || !strings.Contains(doc, `"purged":true`) {
+	if doc, _ := older.Profile("eve"); strings.Contains(doc, purgedWord) || !strings.Contains(doc, `"purged":true`) {
 		t.Errorf("the profile of the older state is %s", doc)
 	}
-	older.run(register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", keyHash("k-eve") }))
+	older.Run(fsmtest.Register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", fsmtest.KeyHash("k-eve") }))
 	check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), 0, "what was written since: purged")
 }
 
@@ -105,24 +107,24 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	}
 	r := newRig(t)
 	ids := publishPurged(r)
-	r.run(wordyProfile("eve", "k-eve"))
+	r.Run(wordyProfile("eve", "k-eve"))
 	const atOnce = 1024
 	for r.store.index.Sealed() <= index.BlockEntries {
 		bodies := make([]command.Payload, 0, atOnce)
 		for range atOnce {
-			bodies = append(bodies, post("bob", func(p *command.Publish) { p.Title, p.Body = "Filler", "Filler" }))
+			bodies = append(bodies, fsmtest.Post("bob", func(p *command.Publish) { p.Title, p.Body = "Filler", "Filler" }))
 		}
-		r.run(bodies...)
+		r.Run(bodies...)
 	}
-	r.run(register("bob", "k-bob", nil))
+	r.Run(fsmtest.Register("bob", "k-bob", nil))
 	for r.store.profiles.Sealed() <= index.BlockEntries {
 		bodies := make([]command.Payload, 0, atOnce)
 		for i := range atOnce {
-			bodies = append(bodies, register("bob", "k-bob", func(c *command.Register) {
-				c.Description, c.Proof.Key = []string{"Filler", "Another filler"}[i%2], keyHash("k-bob")
+			bodies = append(bodies, fsmtest.Register("bob", "k-bob", func(c *command.Register) {
+				c.Description, c.Proof.Key = []string{"Filler", "Another filler"}[i%2], fsmtest.KeyHash("k-bob")
 			}))
 		}
-		r.run(bodies...)
+		r.Run(bodies...)
 	}
 	must.Do(t, r.store.Flush())
 	count := func() int {
@@ -152,13 +154,13 @@ func TestPurgeFromASealedBlock(t *testing.T) {
 	if !inIndex(state.SpaceIndex) || !inIndex(state.SpaceProfileIndex) {
 		t.Fatal("the word is in no posting before it is purged: the test shows nothing")
 	}
-	r.run(purge(ids...))
+	r.Run(fsmtest.Purge(ids...))
 	r.erase()
 	check.Equal(t, inIndex(state.SpaceIndex), false, "the word still has a posting")
 	if !inIndex(state.SpaceProfileIndex) {
 		t.Fatal("the profile's word left with those of entries: the test shows nothing")
 	}
-	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	r.Run(&command.Purge{Order: fsmtest.ByOperator, Agents: []string{"eve"}})
 	r.erase()
 	if found := r.find(); len(found) > 0 || inIndex(state.SpaceProfileIndex) {
 		t.Errorf("the word is still in %s", found)
@@ -181,22 +183,22 @@ func TestPurgesSince(t *testing.T) {
 	}
 	written := func() (r *rig, want map[string]int64) {
 		r, want = newRig(t), map[string]int64{}
-		r.publish(nil)
-		want["e1"] = r.now()
-		r.wantDone(register("Bob", "bob", nil))
-		want["@bob"] = r.now()
-		r.wantDone(register("Bob", "bob", func(c *command.Register) { c.Description, c.Proof.Key = "Reads no more.", keyHash("bob") }))
+		r.Publish(nil)
+		want["e1"] = r.Now()
+		r.WantDone(fsmtest.Register("Bob", "bob", nil))
+		want["@bob"] = r.Now()
+		r.WantDone(fsmtest.Register("Bob", "bob", func(c *command.Register) { c.Description, c.Proof.Key = "Reads no more.", fsmtest.KeyHash("bob") }))
 		return r, want
 	}
 	r, want := written()
-	r.run(purge("e1"))
-	r.run(&command.Purge{Order: byOperator, Agents: []string{"bob"}})
+	r.Run(fsmtest.Purge("e1"))
+	r.Run(&command.Purge{Order: fsmtest.ByOperator, Agents: []string{"bob"}})
 	list, got := since(r)
 	check.Diff(t, got, want, "when the texts of the purges were written")
 	older, want := written()
 	check.Equal(t, must.Get(older.PurgeListed(list, "again"))(t), len(list), "purges of the list")
-	older.run(post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "e1" }))
-	want[state.RefusedTexts] = older.now()
+	older.Run(fsmtest.Post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "e1" }))
+	want[state.RefusedTexts] = older.Now()
 	_, got = since(older)
 	check.Diff(t, got, want, "when the texts of the purges of a list were written")
 }

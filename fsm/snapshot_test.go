@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/hashicorp/raft"
 
@@ -142,7 +144,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	check.Err(t, to.Wait(t.Context(), meta.Index), nil, "wait")
 	// The old view goes on.
 	check.Equal(t, must.Get(old.RowDigest(t.Context()))(t), oldState.Rows, "rows of the old view")
-	if _, raw := readEntry(t, old, old.LastSeq()); !strings.HasSuffix(oldState.Newest, raw) {
+	if _, raw := fsmtest.ReadEntry(t, old, old.LastSeq()); !strings.HasSuffix(oldState.Newest, raw) {
 		t.Errorf("the old view reads %s", raw)
 	}
 	old.Release()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -17,8 +19,8 @@ import (
 func (l *raftLog) seed(n int) {
 	for i := range n {
 		l.commands(
-			post("ada", func(p *command.Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
-			post("bob", relate(command.RelationReply, uint64(2*i+1))),
+			fsmtest.Post("ada", func(p *command.Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
+			fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, uint64(2*i+1))),
 		)
 		if i%7 == 3 {
 			l.add(raft.LogNoop, nil)
@@ -35,7 +37,7 @@ type contents struct {
 	Newest                 string
 }
 
-func stateOf(t tester, m *Machine) contents {
+func stateOf(t fsmtest.Tester, m *Machine) contents {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
@@ -57,13 +59,13 @@ func stateOf(t tester, m *Machine) contents {
 		s.Lists[fmt.Sprintf("%+v", q)] = append(seqs, next)
 	}
 	for seq := max(v.LastSeq(), 4) - 3; seq <= v.LastSeq(); seq++ {
-		_, raw := readEntry(t, v, seq)
+		_, raw := fsmtest.ReadEntry(t, v, seq)
 		s.Newest += raw
 	}
 	return s
 }
 
-func sameState(t tester, want, got contents) {
+func sameState(t fsmtest.Tester, want, got contents) {
 	t.Helper()
 	check.Diff(t, got, want, "states differ")
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -175,8 +177,8 @@ func TestVersionsShowTheSame(t *testing.T) {
 func TestUnseenCommands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.publish(nil)
-	r.run(register("ada", "key of ada", nil))
+	r.Publish(nil)
+	r.Run(fsmtest.Register("ada", "key of ada", nil))
 	version := func() uint64 {
 		v := r.View()
 		defer v.Release()
@@ -185,21 +187,21 @@ func TestUnseenCommands(t *testing.T) {
 	first := version()
 	for i, c := range []command.Payload{
 		&command.Tick{}, &command.Lead{ServerID: "n1"}, &command.RecordBackup{At: 1}, &command.Sweep{},
-		seen(1, command.DayOf(r.now()), command.SurfaceAPI, "one"), report(state.EntryID(1), "s1"),
+		fsmtest.Seen(1, command.DayOf(r.Now()), command.SurfaceAPI, "one"), fsmtest.Report(state.EntryID(1), "s1"),
 		&command.NoteChange{By: "n1", Action: "add", Server: "n2"},
 		&command.MarkSeen{AgentKey: "ada", Entries: []uint64{1}},
 	} {
-		r.run(c)
+		r.Run(c)
 		check.Equal(t, version(), first, "command %d, %s, changes the version", i, command.OpOf(c))
 	}
-	r.publish(nil)
+	r.Publish(nil)
 	second := version()
 	if v := r.View(); second != v.Index() {
 		t.Errorf("version %d at index %d", second, v.Index())
 	} else {
 		v.Release()
 	}
-	r.run(&command.Tick{})
+	r.Run(&command.Tick{})
 	r.reopen()
 	if v := version(); v < second {
 		t.Errorf("version %d after %d", v, second)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/await"
@@ -40,7 +42,7 @@ func TestWait(t *testing.T) {
 		})
 	}
 	for range 5 {
-		r.run(post("ada", nil))
+		r.Run(fsmtest.Post("ada", nil))
 	}
 	wg.Wait()
 	close(errs)
@@ -88,7 +90,7 @@ func TestViewsUnderCommits(t *testing.T) {
 					t.Errorf("list: %v, %v", seqs, err)
 				}
 				if n := v.LastSeq(); n > 0 {
-					if doc, _ := readEntry(t, v, n-1); doc.SupersededByCount != 1 {
+					if doc, _ := fsmtest.ReadEntry(t, v, n-1); doc.SupersededByCount != 1 {
 						t.Errorf("view at %d shows half a commit", v.Index())
 					}
 				}
@@ -97,7 +99,7 @@ func TestViewsUnderCommits(t *testing.T) {
 		})
 	}
 	for i := range uint64(500) {
-		r.run(post("ada", nil), post("bob", relate(command.RelationReply, 2*i+1)))
+		r.Run(fsmtest.Post("ada", nil), fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, 2*i+1)))
 	}
 	close(stop)
 	wg.Wait()
@@ -108,7 +110,7 @@ func TestViewsUnderCommits(t *testing.T) {
 func TestViewReleasedTwice(t *testing.T) {
 	r := newRig(t)
 	v := r.View()
-	r.publish(nil)
+	r.Publish(nil)
 	v.Release()
 	defer func() {
 		if recover() == nil {
@@ -122,7 +124,7 @@ func TestViewReleasedTwice(t *testing.T) {
 // it is released, and Close waits for that.
 func TestCloseWaitsForViews(t *testing.T) {
 	r := newRig(t)
-	seq := r.publish(nil)
+	seq := r.Publish(nil)
 	v := r.View()
 	done := make(chan error, 1)
 	go func() { done <- r.Close() }()
@@ -132,7 +134,7 @@ func TestCloseWaitsForViews(t *testing.T) {
 		t.Fatalf("Close did not wait: %v", err)
 	default:
 	}
-	readEntry(t, v, seq)
+	fsmtest.ReadEntry(t, v, seq)
 	if _, err := v.RowDigest(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -162,8 +164,8 @@ func (o *lateReader) Applied(_ command.BootID, _ uint64, r command.Result, index
 
 func TestObserverSeesTheView(t *testing.T) {
 	l := newLog(t)
-	l.commands(post("ada", nil), post("bob", nil))
-	l.commands(post("ada", nil))
+	l.commands(fsmtest.Post("ada", nil), fsmtest.Post("bob", nil))
+	l.commands(fsmtest.Post("ada", nil))
 	o := &lateReader{t: t}
 	o.m = openAt(t, t.TempDir(), func(opts *Options) { opts.Observer = o })
 	l.feed(o.m, 1, l.last())
@@ -188,20 +190,20 @@ func TestJobWaiters(t *testing.T) {
 	second, _, stopSecond := r.WatchJobs()
 	third, _, stopThird := r.WatchJobs()
 	defer stopThird()
-	r.run(post("ada", nil))
+	r.Run(fsmtest.Post("ada", nil))
 	check.Equal(t, woken(first) || woken(second) || woken(third), false, "woken by an entry")
-	r.run(postJob("ada"))
+	r.Run(fsmtest.PostJob("ada"))
 	check.Equal(t, woken(first) && !woken(second) && !woken(third), true, "the first alone is woken by a job")
 	pass()
 	check.Equal(t, !woken(first) && woken(second) && !woken(third), true, "the second alone is woken by the first")
-	r.run(postJob("ada"), postJob("ada"))
+	r.Run(fsmtest.PostJob("ada"), fsmtest.PostJob("ada"))
 	stop() // without looking: the third is woken in its place
 	check.Equal(t, woken(second) && woken(third), true, "two are woken by two jobs, and by the first that leaves")
-	r.run(claim("bob", 2))
+	r.Run(fsmtest.Claim("bob", 2))
 	check.Equal(t, woken(second) || woken(third), false, "woken by a claim")
-	r.run(release("bob", 2))
+	r.Run(fsmtest.Release("bob", 2))
 	check.Equal(t, woken(second) && !woken(third), true, "woken by a release")
-	r.run(postJob("ada"))
+	r.Run(fsmtest.PostJob("ada"))
 	stopSecond()
 	check.Equal(t, woken(third), true, "woken after the second has left")
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/commons-cluster/commons/internal/check"
@@ -15,12 +17,12 @@ import (
 // of a view.
 func TestBackgroundWorkRests(t *testing.T) {
 	var steps atomic.Int64
-	r := &rig{t: t, log: newLog(t), obs: &recorder{}}
-	r.Machine = openAt(t, t.TempDir(), func(o *Options) {
-		o.Observer, o.Pace = r.obs, func() func() { return func() { steps.Add(1) } }
-	})
+	obs := &recorder{}
+	r := rigOf(t, newLog(t), obs, openAt(t, t.TempDir(), func(o *Options) {
+		o.Observer, o.Pace = obs, func() func() { return func() { steps.Add(1) } }
+	}))
 	r.log.feed(r.Machine, 1, 1)
-	r.run(purge(publishPurged(r)...))
+	r.Run(fsmtest.Purge(publishPurged(r)...))
 	rests := func(what string, work func()) {
 		t.Helper()
 		before := steps.Load()

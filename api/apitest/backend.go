@@ -310,3 +310,16 @@ func (b *Backend) mayPanic() {
 		panic("backend") //nolint:forbidigo // what the server must survive
 	}
 }
+
+// Ledger is a Counter that records its calls.
+type Ledger struct {
+	Mu    sync.Mutex
+	Calls []op.Counted
+}
+
+// Count notes a call.
+func (l *Ledger) Count(c op.Counted) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	l.Calls = append(l.Calls, c)
+}

@@ -19,6 +19,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/commons-cluster/commons/api"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // document loads the OpenAPI document once.
@@ -275,4 +277,22 @@ func checkRejection(tb testing.TB, req *http.Request, r *Response) {
 			tb.Errorf("%s %s: %d without %s", req.Method, req.URL, r.Status, name)
 		}
 	}
+}
+
+// ExamplesOf returns the examples of a body by name, as JSON.
+func ExamplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
+	t.Helper()
+	values := map[string]any{}
+	if media.Example != nil {
+		values["example"] = media.Example
+	}
+	for name, ref := range media.Examples {
+		values[name] = ref.Value.Value
+	}
+	examples := make(map[string][]byte, len(values))
+	for name, value := range values {
+		data := must.Get(json.Marshal(value))(t)
+		examples[name] = data
+	}
+	return examples
 }

@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/op"
+	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // stopTimeout is how long a server may take to stop at the end of a test.
@@ -180,3 +183,80 @@ func (s *Server) Publish(entry map[string]any) Entry {
 	r.Decode(s.tb, &p)
 	return p.Entry
 }
+
+// JSONType is the media type of JSON.
+const JSONType = "application/json"
+
+// New serves an empty state.
+func New(t *testing.T, configure ...func(*api.Config)) *Server {
+	t.Helper()
+	return Start(t, NewBackend(t), append([]func(*api.Config){UnboundedDryRuns}, configure...)...)
+}
+
+// IDs are the ids of a list's entries.
+func IDs(entries []Entry) []string {
+	out := make([]string, 0, len(entries))
+	for i := range entries {
+		out = append(out, entries[i].ID)
+	}
+	return out
+}
+
+// InFlight waits until a server works on n requests, that for the measurements among them.
+func InFlight(t *testing.T, s *Server, n int) {
+	t.Helper()
+	await.Eventually(t, fmt.Sprint(n, " requests are under way"), func() bool {
+		return strings.Contains(string(s.Get("/metrics").Body), fmt.Sprint("commons_http_requests_in_flight ", n, "\n"))
+	})
+}
+
+// Shutdown stops a server, which must not take long.
+func Shutdown(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
+	defer cancel()
+	must.Do(t, s.API.Shutdown(ctx))
+}
+
+// PublishFor publishes something that concerns an agent.
+func PublishFor(t testing.TB, s *Server, agent string) {
+	t.Helper()
+	s.Post("/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`).Must(t, http.StatusCreated)
+}
+
+// RejectionIn is the Error object that an answer is, or that stands among the details of
+// an error of the message protocol.
+func RejectionIn(t *testing.T, r *Response) Problem {
+	t.Helper()
+	var protocol struct {
+		Error struct{ Details json.RawMessage }
+	}
+	if json.Unmarshal(r.Body, &protocol) != nil { // error is a sentence
+		return CheckError(t, r)
+	}
+	return ProblemA2A(t, protocol.Error.Details)
+}
+
+// Deadline is how long a test waits for what must happen.
+const Deadline = time.Minute
+
+// SyncBuffer collects a log.
+type SyncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *SyncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *SyncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// PublicURL sets the public address of a server.
+func PublicURL(c *api.Config) { c.PublicURL = "https://commons.example" }

@@ -1,0 +1,76 @@
+package apitest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+// Register posts a profile and returns the answer, which must have the status.
+func Register(t *testing.T, s *Server, status int, body map[string]any) client.Registered {
+	t.Helper()
+	return Decoded[client.Registered](t, s.Post("/api/agents", body).Must(t, status))
+}
+
+// The key of Hook, and the path of its deliveries.
+const (
+	HookKey  = "ck_hook" + "234567abcdefghijklmnopqrstuvwxyz234567abcdefghij"
+	HookPath = "/api/agents/ada/deliveries"
+)
+
+// Bearer is the header with HookKey.
+var Bearer = []string{"Authorization", "Bearer " + HookKey}
+
+// Hook registers ada, whose receiver has passed the check.
+func Hook(b *Backend) {
+	key := sha256.Sum256([]byte(HookKey))
+	b.Apply(&command.Register{
+		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
+		NotifyURL: "https://example.org/hook", NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
+	})
+}
+
+// Keyed registers names with the key hookKey.
+func Keyed(b *Backend, names ...string) {
+	key := sha256.Sum256([]byte(HookKey))
+	for _, name := range names {
+		b.Apply(&command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: "Later.", NewKey: key[:], NewRecovery: key[:]})
+	}
+}
+
+// OnJobs posts an action and returns the answer, which must have the status.
+func OnJobs(t *testing.T, s *Server, status int, action map[string]any) client.JobAnswer {
+	t.Helper()
+	r := s.Post("/api/jobs", action).Must(t, status)
+	var a client.JobAnswer
+	if status < http.StatusMultipleChoices {
+		r.Decode(t, &a)
+	}
+	return a
+}
+
+// Reported is the answer to a report.
+type Reported struct {
+	Report struct {
+		EntryID, Name *string
+		Reason        string
+	}
+	Duplicate bool
+	Notes     []string
+}
+
+// SendReport reports an entry.
+func SendReport(t *testing.T, s *Server, status int, fields map[string]any, headers ...string) (r Reported) {
+	t.Helper()
+	body := must.Get(json.Marshal(fields))(t)
+	got := s.Do(http.MethodPost, ReportsPath, string(body), append(headers, "Content-Type", JSONType)...).Must(t, status)
+	if status < http.StatusBadRequest {
+		got.Decode(t, &r)
+	}
+	return r
+}

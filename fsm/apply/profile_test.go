@@ -1,0 +1,234 @@
+package apply_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
+)
+
+func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*command.Register)
+		ok     bool
+	}{
+		"nothing":           {func(c *command.Register) { c.Given, c.Description = 0, "" }, false},
+		"empty description": {func(c *command.Register) { c.Description = "" }, false},
+		"capabilities": {func(c *command.Register) {
+			c.Given, c.Description, c.Capabilities = command.FieldCapabilities, "", []string{"x"}
+		}, false},
+		"cleared note":        {func(c *command.Register) { c.Given, c.Description = command.FieldNote, "" }, false},
+		"note":                {func(c *command.Register) { c.Given, c.Description, c.Note = command.FieldNote, "", "Later." }, true},
+		"description":         {nil, true},
+		"with somebody's key": {func(c *command.Register) { c.Proof.Key = fsmtest.KeyHash("k9") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			got := r.Run(fsmtest.Register("ada", "k1", tt.change))[0]
+			if ok := got.Outcome == command.OutcomeDone && got.KeyIssued; ok != tt.ok {
+				t.Errorf("%+v", got)
+			}
+			if !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemNoDescription}) {
+				t.Errorf("problems %v", got.Problems)
+			}
+			if _, exists := r.Profile("ada"); exists != tt.ok {
+				t.Errorf("there is a profile: %v", exists)
+			}
+		})
+	}
+}
+
+// TestLostAnswer tries, after a registration whose answer was lost, what may get
+// a new key and what may not.
+func TestLostAnswer(t *testing.T) {
+	keyed := func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-1"} }
+	nothing := func(*rig) {}
+	for _, tt := range []struct {
+		name          string
+		first, second func(*command.Register)
+		between       func(r *rig)
+		reissued      bool
+		outcome       command.Outcome
+	}{
+		{"the same body from the same sender", nil, nil, nothing, false, command.OutcomeUnchanged},
+		{"twice", keyed, keyed, func(r *rig) { r.Run(fsmtest.Register("ada", "k8", keyed)) }, true, command.OutcomeDuplicate},
+		{"the same body from another sender", nil, func(c *command.Register) { c.Proof.Sender = "sender-2" }, nothing, false, command.OutcomeUnchanged},
+		{"the same body from nobody", func(c *command.Register) { c.Proof.Sender = "" }, func(c *command.Register) { c.Proof.Sender = "" }, nothing, false, command.OutcomeUnchanged},
+		{"another body from the same sender", nil, fsmtest.Saying("Another."), nothing, false, command.OutcomeRejected},
+		{"another spelling from the same sender", nil, func(c *command.Register) { c.Agent = "ADA" }, nothing, false, command.OutcomeUnchanged},
+		{"the same body with a wrong key", nil, func(c *command.Register) { c.Proof.Key = fsmtest.KeyHash("k9") }, nothing, false, command.OutcomeRejected},
+		{"the same body with the key", nil, func(c *command.Register) { c.Proof.Key = fsmtest.KeyHash("k1") }, nothing, false, command.OutcomeUnchanged},
+		{"the same request", keyed, keyed, nothing, true, command.OutcomeDuplicate},
+		{"the same request from another sender", keyed, func(c *command.Register) { keyed(c); c.Proof.Sender = "sender-2" }, nothing, true, command.OutcomeDuplicate},
+		{"the same request with another body", keyed, func(c *command.Register) { keyed(c); c.Description = "Another." }, nothing, true, command.OutcomeDuplicate},
+		{"the same request with another body from another sender", keyed, func(c *command.Register) {
+			keyed(c)
+			c.Description, c.Proof.Sender = "Another.", "sender-2"
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with another body, both from nobody", func(c *command.Register) { keyed(c); c.Proof.Sender = "" }, func(c *command.Register) {
+			keyed(c)
+			c.Description, c.Proof.Sender = "Another.", ""
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with another body from a page in a browser there", keyed, func(c *command.Register) {
+			keyed(c)
+			c.Description, c.Proof.Address = "Another.", false
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with the key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = fsmtest.KeyHash("k1") }, nothing, false, command.OutcomeUnchanged},
+		{"the same request with the key of another name", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = fsmtest.KeyHash("k3") }, func(r *rig) {
+			r.Run(fsmtest.Register("bob", "k3", nil))
+		}, false, command.OutcomeRejected},
+		{"the same body with the key of another name, from another sender", nil, func(c *command.Register) {
+			c.Proof.Key, c.Proof.Sender = fsmtest.KeyHash("k3"), "sender-2"
+		}, func(r *rig) {
+			r.Run(fsmtest.Register("bob", "k3", nil))
+		}, false, command.OutcomeRejected},
+		{"the same request with a wrong key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = fsmtest.KeyHash("k9") }, nothing, false, command.OutcomeRejected},
+		{"the same body without the request", keyed, nil, nothing, false, command.OutcomeUnchanged},
+		{"another request", keyed, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, command.OutcomeUnchanged},
+		{"the last moment", keyed, keyed, func(r *rig) { r.Stamp += state.KeyGrace - 1000 }, true, command.OutcomeDuplicate},
+		{"a moment too late", keyed, keyed, func(r *rig) { r.Stamp += state.KeyGrace - 999 }, false, command.OutcomeDuplicate},
+		{"the body too late", nil, nil, func(r *rig) { r.Stamp += state.KeyGrace }, false, command.OutcomeUnchanged},
+		{"after a change with the key", keyed, keyed, func(r *rig) {
+			r.Run(fsmtest.Register("ada", "k8", func(c *command.Register) { fsmtest.Saying("Another.")(c); c.Proof.Key = fsmtest.KeyHash("k1") }))
+		}, false, command.OutcomeDuplicate},
+		{"after an entry with the key", keyed, keyed, func(r *rig) {
+			r.Publish(func(p *command.Publish) { p.Proof.Key = fsmtest.KeyHash("k1") })
+		}, false, command.OutcomeDuplicate},
+		{"after an entry from the sender", keyed, keyed, func(r *rig) {
+			r.Publish(func(p *command.Publish) { p.Proof.Sender, p.Proof.Address = "sender-1", true })
+		}, true, command.OutcomeDuplicate},
+		{"after an entry with a wrong key", keyed, keyed, func(r *rig) {
+			r.Run(fsmtest.Post("ada", func(p *command.Publish) { p.Proof = command.Proof{Key: fsmtest.KeyHash("k9"), Sender: "sender-9"} }))
+		}, true, command.OutcomeDuplicate},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			if got := r.Run(fsmtest.Register("ada", "k1", tt.first))[0]; !got.KeyIssued {
+				t.Fatalf("registration: %+v", got)
+			}
+			tt.between(r)
+			before, _ := r.Profile("ada")
+			got := r.Run(fsmtest.Register("ada", "k2", tt.second))[0]
+			if got.Outcome != tt.outcome || got.KeyIssued != tt.reissued || got.RecoveryIssued != tt.reissued {
+				t.Errorf("%+v, want outcome %d, keys %v", got, tt.outcome, tt.reissued)
+			}
+			if r.Opens("ada", "k2") != tt.reissued || r.Opens("ada", "k1") == tt.reissued {
+				t.Errorf("the old key opens: %v, the new one: %v", r.Opens("ada", "k1"), r.Opens("ada", "k2"))
+			}
+			if after, _ := r.Profile("ada"); after != before {
+				t.Errorf("the profile was changed: %s", after)
+			}
+		})
+	}
+}
+
+// TestNameVerified files entries of every style under names with every proof.
+func TestNameVerified(t *testing.T) {
+	r := newRig(t)
+	r.Run(fsmtest.Register("ada", "k1", nil), fsmtest.Register("bob", "k2", func(c *command.Register) { c.Proof.Sender = "" }))
+	job := r.Run(fsmtest.PostJob("eve"))[0].Entry
+	for _, tt := range []struct {
+		name, agent string
+		proof       command.Proof
+		want        bool
+	}{
+		{"no proof", "ada", command.Proof{}, false},
+		{"the key", "ada", command.Proof{Key: fsmtest.KeyHash("k1")}, true},
+		{"the key from elsewhere", "ada", command.Proof{Key: fsmtest.KeyHash("k1"), Sender: "sender-9"}, true},
+		{"the sender", "ada", command.Proof{Sender: "sender-1", Address: true}, true},
+		{"the sender by a link", "ada", command.Proof{Sender: "sender-1"}, false},
+		{"another sender", "ada", command.Proof{Sender: "sender-2", Address: true}, false},
+		{"a profile without a sender", "bob", command.Proof{Sender: "sender-1", Address: true}, false},
+		{"a name without a profile", "eve", command.Proof{Key: fsmtest.KeyHash("k1"), Sender: "sender-1", Address: true}, false},
+	} {
+		author := command.Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
+		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: state.FormatID(state.TypeJob, job)}, TTL: 1}
+		if tt.agent == "eve" {
+			claim.Job = state.FormatID(state.TypeJob, r.Run(fsmtest.PostJob("ada"))[0].Entry)
+		}
+		results := r.Run(
+			fsmtest.Post(tt.agent, func(p *command.Publish) { p.Proof = tt.proof }),
+			&command.PostJob{Author: author, Title: "A title", Body: "A body."},
+			claim,
+			&command.AskHuman{Author: author, Goal: "A goal", Action: "An action."},
+		)
+		for i, res := range results {
+			if doc, raw := r.Read(res.Entry); doc.NameVerified != tt.want {
+				t.Errorf("%s: write %d: %s", tt.name, i, raw)
+			}
+		}
+	}
+}
+
+func TestRegisterRoundTripAndChecks(t *testing.T) {
+	full := func() *command.Register {
+		return fsmtest.Register("Ada", "k1", func(c *command.Register) {
+			c.Given, c.Capabilities, c.Endpoint = command.AllProfileFields, []string{"a", "b"}, "https://example.org"
+			c.Note, c.NotifyURL, c.NotifySalt, c.House = "A note.", "https://example.org/hook", fsmtest.Salt("a"), true
+			c.Proof.Key, c.Request = fsmtest.KeyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
+		})
+	}
+	checkRoundTrip(t, full())
+	long := func(n int) string { return strings.Repeat("é", n+1) }
+	for name, change := range map[string]func(c *command.Register){
+		"agent":          func(c *command.Register) { c.Agent = "a" },
+		"agent key":      func(c *command.Register) { c.AgentKey = "" },
+		"nobody":         func(c *command.Register) { c.AgentKey = command.AnonymousName },
+		"deleted fields": func(c *command.Register) { c.Delete = true },
+		"not given":      func(c *command.Register) { c.Given = command.FieldDescription },
+		"short":          func(c *command.Register) { c.Description = "abc" },
+		"description":    func(c *command.Register) { c.Description = long(command.MaxDescription) },
+		"capabilities":   func(c *command.Register) { c.Capabilities = strings.Split("123456789", "") },
+		"capability":     func(c *command.Register) { c.Capabilities = []string{""} },
+		"endpoint":       func(c *command.Register) { c.Endpoint = long(command.MaxURL) },
+		"note":           func(c *command.Register) { c.Note = long(command.MaxNote) },
+		"notify url":     func(c *command.Register) { c.NotifyURL = long(command.MaxURL) },
+		"no salt":        func(c *command.Register) { c.NotifySalt = nil },
+		"short salt":     func(c *command.Register) { c.NotifySalt = c.NotifySalt[1:] },
+		"needless salt":  func(c *command.Register) { c.NotifyURL = "" },
+		"no recovery":    func(c *command.Register) { c.NewRecovery = nil },
+		"UTF-8":          func(c *command.Register) { c.Note = "\xff" },
+		"key":            func(c *command.Register) { c.Proof.Key = []byte("short") },
+		"new key":        func(c *command.Register) { c.NewKey = nil },
+		"sender":         func(c *command.Register) { c.Proof.Sender = long(command.MaxFingerprintBytes) },
+		"request":        func(c *command.Register) { c.Request.ID = "short" },
+	} {
+		c := full()
+		change(c)
+		if command.Check(c) == nil {
+			t.Errorf("%s: passed", name)
+		}
+	}
+	check.Err(t, command.Check(full()), nil, "check")
+	p := fsmtest.Post("ada", func(p *command.Publish) { p.Proof.Key = []byte("short") })
+	if command.Check(p) == nil || command.Check(&command.AskHuman{Author: command.Author{Agent: "ada", AgentKey: "ada", Proof: p.Proof}, Goal: "Goal", Action: "Action"}) == nil {
+		t.Error("a key that is no hash passed")
+	}
+}
+
+// TestRejectedWritesUseKeys holds that a write by key shows that its owner has the key, also if a rule
+// rejects the write.
+func TestRejectedWritesUseKeys(t *testing.T) {
+	unknownJob := fsmtest.CloseJob("ada", 7)
+	unknownJob.Proof.Key = fsmtest.KeyHash("key of ada")
+	for name, c := range map[string]command.Payload{
+		"a test without a receiver": &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: fsmtest.KeyHash("key of ada")}},
+		"an unknown job":            unknownJob,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.Run(fsmtest.Register("ada", "key of ada", nil))
+			check.Equal(t, r.Run(c)[0].Outcome, command.OutcomeRejected, "outcome")
+			v := r.View()
+			defer v.Release()
+			p, _, err := state.Load(v.Reader(), state.ProfileKey("ada"), state.Decode[state.ProfileRow])
+			must.Do(t, err)
+			check.Equal(t, p.Used, true, "the key is used")
+		})
+	}
+}

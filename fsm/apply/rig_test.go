@@ -1,0 +1,15 @@
+package apply_test
+
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+)
+
+// rig adds what only the tests of effects look at.
+type rig struct{ *fsmtest.Rig }
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	return &rig{fsmtest.New(t)}
+}
