@@ -25,14 +25,14 @@ var budgets = map[string]int{
 	"log commands":                         34,
 	"keyspaces":                            58,
 	"flags of serve":                       45,
-	"words of documents":                   60_000,
+	"words of documents":                   52_000,
 }
 
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
-	"lines of Go linked into the binary":   71_300,
-	"lines of Go in scripts without tests": 8_400,
-	"lines of tests and test support":      74_000,
+	"lines of Go linked into the binary":   71_222,
+	"lines of Go in scripts without tests": 8_320,
+	"lines of tests and test support":      73_713,
 }
 
 // TestStructureBudgets prints the sizes of the repository beside their budgets.
