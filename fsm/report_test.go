@@ -43,10 +43,3 @@ func TestPurgeErasesReports(t *testing.T) {
 		t.Errorf("it is still in %q, %v", found, err)
 	}
 }
-
-// restart opens the state anew.
-func (r *rig) restart() {
-	r.T.Helper()
-	closeMachine(r.T, r.Machine)
-	r.Machine = openAt(r.T, r.opts.Dir, func(o *Options) { o.Observer = r.obs })
-}

@@ -1,7 +1,7 @@
 // Package apitest serves the real interface over the real state machine in one
 // process, without consensus: a Backend that applies commands directly, a server
 // on a loopback port, and a client that checks every answer against the OpenAPI
-// document.
+// document. It has what tests of several surfaces share.
 package apitest
 
 import (

@@ -324,3 +324,36 @@ func TestRetentionChanges(t *testing.T) {
 	r.SweepAll()
 	check.Diff(t, r.stubs(), []string{"e1", state.FormatID(state.TypeJob, job), "e3", "e4"}, "stubs in the end")
 }
+
+// TestSweepClosesReports: the reports of a swept entry are closed as expired. Those of
+// other entries wait on.
+func TestSweepClosesReports(t *testing.T) {
+	r := newRig(t)
+	r.Publish(nil)
+	r.Publish(nil)
+	r.Later(2 * fsmtest.Day)
+	r.Publish(nil)
+	r.Run(fsmtest.Hide("e2"))
+	for i, target := range []string{"e1", "e3", "e1"} {
+		if i == 2 {
+			r.Only(fsmtest.ResolveReport(command.ReportKept, "e1"), command.OutcomeDone, 0)
+		}
+		r.Only(fsmtest.Report(target, fmt.Sprint("s", i)), command.OutcomeDone, 0)
+	}
+	r.Run(fsmtest.Retain(1))
+	r.SweepAll()
+	for range 2 {
+		for i, want := range []command.ReportOutcome{command.ReportKept, command.ReportOpen, command.ReportExpired} {
+			v := r.View()
+			got, err := v.Report(uint64(i + 1)) //nolint:gosec // small
+			v.Release()
+			if err != nil || got.Outcome != want || (got.Closed > 0) != (want != command.ReportOpen) || (got.Text == "") != (got.Entry == 1) {
+				t.Errorf("report %d is %+v, %v, want outcome %q", i+1, got, err, want)
+			}
+		}
+		r.CheckReportQueue()
+		r.Reload()
+	}
+	check.Equal(t, r.Only(fsmtest.Report("e1", "s0"), command.OutcomeDuplicate, 0).Entry, 1, "reported again")
+	r.Only(fsmtest.ResolveReport(command.ReportErased, "e1"), command.OutcomeUnchanged, 0)
+}

@@ -1,5 +1,7 @@
-// Package fsmtest changes and searches the files of a state, for tests of corruption and of
-// erasing.
+// Package fsmtest has what tests of the state machine share. A Rig applies commands to a state in
+// memory, without the machine around it, and shows it. A Hand has short ways to change and to read
+// such a state, or that of a machine; functions make the commands. Others change and search the
+// files of a state, for tests of corruption and of erasing.
 package fsmtest
 
 import (

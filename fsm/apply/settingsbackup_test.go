@@ -1,4 +1,4 @@
-package fsm
+package apply_test
 
 import (
 	"strings"
