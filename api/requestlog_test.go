@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api/apitest"
-
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )

@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm/fsmtest"
-
 	"github.com/commons-cluster/commons/fsm/apply"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/must"

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm/fsmtest"
-
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"

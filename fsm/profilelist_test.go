@@ -3,9 +3,8 @@ package fsm
 import (
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm/fsmtest"
-
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"

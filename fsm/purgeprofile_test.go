@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm/fsmtest"
-
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
