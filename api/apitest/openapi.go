@@ -3,9 +3,13 @@ package apitest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,6 +221,50 @@ func Unanswered() ([]string, error) {
 	}
 	slices.Sort(missing)
 	return missing, nil
+}
+
+// answersFile lists the answers of the document that the tests of a package have to have, a line
+// each as Unanswered names them. Those of package api have all others.
+const answersFile = "testdata/answers.txt"
+
+// Answers returns the answers that the tests of the package in a directory have to have.
+func Answers(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, answersFile)) //nolint:gosec // a test's own directory
+	return strings.Split(strings.TrimSpace(string(data)), "\n"), err
+}
+
+// Main is TestMain of a package with answers of its own.
+func Main(m *testing.M) {
+	promised, err := Unanswered() // nothing is answered yet
+	want, errWant := Answers(".")
+	code := m.Run()
+	if code == 0 && RanAll() {
+		missing, errMissing := Unanswered()
+		err = errors.Join(err, errWant, errMissing)
+		for _, answer := range want {
+			if !slices.Contains(promised, answer) || slices.Contains(missing, answer) {
+				err = errors.Join(err, fmt.Errorf("%s: %s is not documented, or no test has it", answersFile, answer))
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// RanAll reports whether the command line left no test out.
+func RanAll() bool {
+	if testing.Short() {
+		return false
+	}
+	for _, name := range []string{"test.run", "test.skip", "test.list", "test.fuzz"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckError holds an answer against the Error object's schema and returns it.

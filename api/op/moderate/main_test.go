@@ -1,0 +1,9 @@
+package moderate_test
+
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
