@@ -59,7 +59,7 @@ func (r *Hand) Home(agent string, since int64) *view.Home {
 	return h
 }
 
-// MarkSeen marks entries as seen by an agent with a key.
+// MarkSeen notes that an agent with a key has seen entries.
 func MarkSeen(agent, key string, entries ...uint64) *command.MarkSeen {
 	return &command.MarkSeen{AgentKey: agent, Proof: command.Proof{Key: KeyHash(key)}, Entries: entries}
 }

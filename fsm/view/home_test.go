@@ -130,8 +130,7 @@ func TestPoolKeepsSpaceSmall(t *testing.T) {
 	check.Equal(t, rows, home.WaitingPerAuthor, "rows of one author in the waiting list")
 }
 
-// TestHomeOfClaims keeps a claim that ends in log time out of what is to be
-// delivered from the instant on at which it ends.
+// TestHomeOfClaims: a claim leaves toDeliver at the instant at which it ends.
 func TestHomeOfClaims(t *testing.T) {
 	r := newRig(t)
 	job := r.Run(&command.PostJob{Author: command.Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry

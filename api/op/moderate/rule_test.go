@@ -13,7 +13,7 @@ import (
 )
 
 // rejectedEntries are entries that break the rules of publishing, and the fields
-// whose rules they break. e1 is an entry of eve, j2 a job of hers that is claimed.
+// whose rules they break. e1 is an entry of eve's, and j2 a claimed job of hers.
 var rejectedEntries = map[string]struct {
 	fields map[string]any
 	broken string
