@@ -199,7 +199,9 @@ func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, ind
 }
 
 func (n *Node) openLog() error {
-	log, err := offline.OpenLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.health.Watch, Free: n.cfg.Tuning.Free(), Fatal: n.fail})
+	log, err := offline.OpenLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{
+		Around: n.health.Watch, Free: n.cfg.Tuning.Free(), Fatal: n.fail, JournalBytes: n.cfg.Tuning.JournalBytes,
+	})
 	if err != nil {
 		return err
 	}

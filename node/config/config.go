@@ -168,6 +168,7 @@ const (
 type Tuning struct {
 	SnapshotBytes int64 // of log since the last snapshot start the next one
 	TrailingBytes int64 // of log stay behind a snapshot, for followers that lag a little
+	JournalBytes  int64 // of a file of the log's journal at first; zero means the default of logstore
 	membership.Timing
 	ProbeInterval time.Duration // the time between gossip's probes of a member
 	// PurgeGather is the time for which purges are collected before they are erased, and before

@@ -59,6 +59,7 @@ func TestStoredTermIsNotStoredAgain(t *testing.T) {
 	}}))(t)
 	defer func() { _ = log.Close() }()
 	raftLog := raftLog{Store: log, hooks: Hooks{Failed: func(error) {}}, terms: &terms{}}
+	writes = 0
 	for _, step := range []struct {
 		term   uint64
 		writes int

@@ -200,7 +200,7 @@ func TestStopDuringTruncation(t *testing.T) {
 	} {
 		s := open(t, Options{})
 		mustStore(t, s, logs)
-		must.Do(t, errors.Join(tt.cut(s), s.Close()))
+		must.Do(t, errors.Join(s.fileUpTo(n), tt.cut(s), s.Close()))
 		s = open(t, Options{Path: s.path})
 		check.Equal(t, span(t, s), tt.want, "%s: span of the log", tt.name)
 	}
@@ -219,7 +219,7 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 	} {
 		s := open(t, Options{Snapshot: upTo(20)})
 		mustStore(t, s, entries(1, 30, 3, 20))
-		must.Do(t, errors.Join(tt.spoil(s), s.Close()))
+		must.Do(t, errors.Join(s.fileUpTo(30), tt.spoil(s), s.Close()))
 		s, err := Open(Options{Path: s.path, Snapshot: upTo(20)})
 		switch {
 		case err == nil:

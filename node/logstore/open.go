@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,9 +20,10 @@ import (
 )
 
 const (
-	fileMode    = 0o600
-	lockTimeout = time.Second // bounds the wait for another process's lock on the file
-	initialMap  = 256 << 20   // mapped at once: growing the file to its usual size never waits for readers
+	fileMode       = 0o600
+	lockTimeout    = time.Second // bounds the wait for another process's lock on the file
+	journalIDBytes = 16
+	initialMap     = 256 << 20 // mapped at once: growing the file to its usual size never waits for readers
 )
 
 var bucketLogs = []byte("logs") // where raft-boltdb keeps log entries, by big-endian index
@@ -50,6 +52,9 @@ func Open(opts Options) (*Store, error) {
 	if err := s.openBolt(); err != nil {
 		return nil, err
 	}
+	if err := s.openJournal(); err != nil {
+		return nil, errors.Join(err, s.bolt.Close())
+	}
 	return s, nil
 }
 
@@ -77,7 +82,7 @@ func (s *Store) create() error {
 	if err := made.openBolt(); err != nil {
 		return err
 	}
-	if err := made.Close(); err != nil {
+	if err := made.bolt.Close(); err != nil {
 		return err
 	}
 	if err := os.Rename(made.path, s.path); err != nil {
@@ -176,6 +181,98 @@ func (s *Store) scanBucket(b *bbolt.Bucket) error {
 		s.win.push(index, int64(len(v)))
 		return nil
 	})
+}
+
+// openJournal opens the journal, or makes it, and takes in what bbolt lacks.
+func (s *Store) openJournal() error {
+	id, err := s.Get(keyJournal)
+	made := errors.Is(err, ErrNotFound)
+	if made {
+		id = make([]byte, journalIDBytes)
+		_, _ = rand.Read(id) // never fails
+	} else if err != nil {
+		return err
+	}
+	j, err := openJournal(s.path, id, made)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &CorruptError{Path: s.path, Err: fmt.Errorf("a file of its journal is missing: %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("opening the journal of the log: %w", err)
+	}
+	s.journal = j
+	err = s.replay()
+	for i := range j.files {
+		if err == nil {
+			err = j.grow(i, s.journalBytes, s.clearing)
+		}
+	}
+	if err == nil && made {
+		err = errors.Join(syncDir(filepath.Dir(s.path)), s.Set(keyJournal, id))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("opening the journal of the log: %w", err), j.close())
+	}
+	return nil
+}
+
+// replay takes in the entries that are in the journal and not in bbolt. Those of the last frames of
+// which bbolt has a part follow what it has; it deletes the oldest entries only.
+func (s *Store) replay() error {
+	filed, err := s.GetUint64(keyFiled)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	s.filed, s.marked = filed, filed
+	frames, err := s.journal.read(filed)
+	if errors.Is(err, errDamaged) {
+		return &CorruptError{Path: s.path, Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range frames {
+		entries, err := decodeEntries(f.entries)
+		if err != nil {
+			return &CorruptError{Path: s.path, Err: fmt.Errorf("frame %d of its journal: %w", f.sequence, err)}
+		}
+		if _, last := s.bounds(); last != 0 {
+			if entries[0].Index > last+1 {
+				return &CorruptError{Path: s.path, Err: fmt.Errorf("entry %d of its journal stands after %d", entries[0].Index, last)}
+			}
+			known := min(last+1-entries[0].Index, uint64(len(entries)))
+			if err := s.sameTerm(entries[:known]); err != nil {
+				return err
+			}
+			entries = entries[known:]
+		}
+		if len(entries) == 0 {
+			s.filed = f.sequence
+		}
+		s.note(entries)
+		s.pending.entries = append(s.pending.entries, entries...)
+		s.pending.synced(entries, f.sequence)
+	}
+	s.clear = s.journal.dirty[1-s.journal.active] == 0
+	return nil
+}
+
+// sameTerm reports whether the newest of entries that bbolt has is the one that it has.
+func (s *Store) sameTerm(entries []*raft.Log) error {
+	var filed raft.Log
+	if len(entries) == 0 {
+		return nil
+	}
+	newest := entries[len(entries)-1]
+	if err := s.GetLog(newest.Index, &filed); errors.Is(err, raft.ErrLogNotFound) {
+		return nil // deleted since, with all that is older
+	} else if err != nil {
+		return err
+	}
+	if filed.Term != newest.Term {
+		return &CorruptError{Path: s.path, Index: newest.Index, Err: fmt.Errorf("it is of term %d, and of term %d in its journal", filed.Term, newest.Term)}
+	}
+	return nil
 }
 
 // Align makes the log fit the newest snapshot, after a stop at any moment: when

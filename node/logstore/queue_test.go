@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -97,11 +98,24 @@ func mustQueue(t testing.TB, s *Store, logs []*raft.Log) {
 	}
 }
 
-// onDisk returns the index of the newest entry in the file.
+// onDisk returns the index of the newest entry on the disk.
 func onDisk(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	last := must.Get(s.bolt.LastIndex())(t)
-	return last
+	return must.Get(lastOnDisk(s, filepath.Join(t.TempDir(), "raft.db")))(t)
+}
+
+// lastOnDisk returns the index of the newest entry that a start after kill -9 finds. It starts a copy
+// of the log at path.
+func lastOnDisk(s *Store, path string) (uint64, error) {
+	if err := copyFiles(s.path, path); err != nil {
+		return 0, err
+	}
+	copied, err := Open(Options{Path: path, Snapshot: s.snapshot, JournalBytes: s.journalBytes})
+	if err != nil {
+		return 0, err
+	}
+	_, last := copied.bounds()
+	return last, copied.Close()
 }
 
 // TestQueue: entries are there for those who send them, and count as written only when

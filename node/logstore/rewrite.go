@@ -42,6 +42,11 @@ func (s *Store) Erased() (uint64, error) {
 // of the two files is there, and each is the whole log. An error leaves the log as it was,
 // unless the store ends with it.
 func (s *Store) Rewrite(erased uint64) error {
+	s.appending <- struct{}{}
+	defer func() { <-s.appending }()
+	if err := s.fileForGood(); err != nil {
+		return fmt.Errorf("writing the log anew: %w", err)
+	}
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	if err := s.over(); err != nil {

@@ -1,17 +1,20 @@
 // Package logstore keeps the Raft log and Raft's few stable values in one bbolt
-// file. To raft-boltdb it adds what a long-running node needs: a checksum on
-// every entry, verified whenever one is read from disk or received; a cache of
-// the newest entries, bounded in bytes; truncation in small transactions, so
-// that appends never wait long; knowledge of how many bytes the log holds; a queue
-// for a leader's own entries, which are written while followers get them; and a
-// stop of all writing as soon as Raft may be wrong about what the log holds.
+// file, with a journal before it. To raft-boltdb it adds what a long-running node
+// needs: a journal, in which entries are stored by one small write, and from which they
+// are filed in bbolt in large transactions; a leader's own entries are queued for it, and
+// written while followers get them; a checksum on every entry, verified whenever one is
+// read from disk or received; a cache of the newest entries, bounded in bytes;
+// truncation in small transactions; knowledge of how many bytes the log holds; and
+// a stop of all writing as soon as Raft may be wrong about what the log holds.
 package logstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"sync"
 
@@ -33,11 +36,13 @@ type Options struct {
 	Path       string // of the file, which is made when it is missing or empty
 	Existing   bool   // the log was made before: a missing one is ErrMissing
 	CacheBytes int64  // bounds the entries in memory; 0 is DefaultCacheBytes
+	// JournalBytes is the size that a file of the journal is made with; 0 is DefaultJournalBytes.
+	JournalBytes int64
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.
 	Snapshot func() uint64
-	// Around runs each transaction that writes; what is Storing, Deleting or Rewriting. Nil
-	// just runs it.
+	// Around runs each write with its sync; what is Storing, Deleting, Filing, Clearing or
+	// Rewriting. Nil just runs it.
 	Around func(what string, do func() error) error
 	// Free returns the free bytes of the file's disk. Nil asks the system.
 	Free func() uint64
@@ -55,6 +60,9 @@ type Store struct {
 	around   func(what string, do func() error) error
 	fatal    func(error)
 
+	journalBytes int64 // see Options
+	fileBytes    int64 // of entries in the journal that are filed in one transaction
+
 	failpoint func(step string) // called at the steps of Rewrite
 	free      func() uint64     // bytes of the disk
 
@@ -67,14 +75,24 @@ type Store struct {
 	// sync.Mutex: in a bubble of testing/synctest, time stands still for a mutex's waiters.
 	writing chan struct{}
 
+	// appending has a value while entries are appended, and filer while they are moved to bbolt. Who
+	// needs several takes appending first, then filer, then writing.
+	appending, filer chan struct{}
+	journal          *journal // of who appends, but for its active file, which changes under mu
+	filed, marked    uint64   // of who files: the newest frame of the journal that bbolt has all of, and that it says so of
+
 	mu    sync.Mutex
-	win   window // the entries in the file
+	win   window // the entries that are stored
 	cut   bool   // the tail was deleted: Raft believes it is there until entries are stored
 	ended error  // the error that Fatal was called with
 
-	queue    []*raft.Log // entries that are not in the file yet; they follow the newest one in it
-	draining bool        // a goroutine writes the queue
-	written  sync.Cond   // of mu: the queue has changed, or the store has ended
+	pending  pending   // entries that are not in bbolt yet: the newest of the log, and those that follow
+	draining bool      // a goroutine writes what is queued
+	filing   bool      // a goroutine runs fileAll
+	fileAt   int64     // bytes in the journal at which entries are filed
+	unfiled  error     // of fileAll, when it last ran
+	clear    bool      // the journal's file that is not active is clear
+	changed  sync.Cond // of mu: one of these has changed, or the store has ended
 }
 
 var (
@@ -85,14 +103,22 @@ var (
 // ErrNotFound is the error of a stable value that was never set.
 var ErrNotFound = raftboltdb.ErrKeyNotFound
 
-var keyID = []byte("CommonsLogID") // the key of the log's id among the stable values
+// Keys among the stable values.
+var (
+	keyID      = []byte("CommonsLogID")   // of the log's id
+	keyJournal = []byte("CommonsJournal") // of the journal's id, once the journal is made
+	keyFiled   = []byte("CommonsFiled")   // of the newest frame of the journal that bbolt has all of
+)
 
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
 	s := &Store{
 		path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, free: opts.Free, fatal: opts.Fatal,
-		failpoint: func(string) {}, writing: make(chan struct{}, 1),
+		failpoint: func(string) {}, writing: make(chan struct{}, 1), appending: make(chan struct{}, 1), filer: make(chan struct{}, 1),
+		clear: true, journalBytes: cmp.Or(opts.JournalBytes, DefaultJournalBytes),
 	}
+	s.fileBytes = min(s.journalBytes*fileShare, fileBytes)
+	s.fileAt = s.fileBytes
 	if s.free == nil {
 		s.free = func() uint64 { return freeSpace(s.path) }
 	}
@@ -105,7 +131,7 @@ func newStore(opts Options) *Store {
 	if s.fatal == nil {
 		s.fatal = func(error) {}
 	}
-	s.written.L = &s.mu
+	s.changed.L = &s.mu
 	s.win.cacheLimit = opts.CacheBytes
 	if s.win.cacheLimit == 0 {
 		s.win.cacheLimit = DefaultCacheBytes
@@ -125,17 +151,22 @@ func (s *Store) ID() (string, error) {
 // SetID stores the log's id durably, so that another log is not taken for it.
 func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
-// Close writes the queued entries, and closes the file. Entries that count as stored are
-// safe without it. While the disk hangs, it does not return.
+// Close writes the queued entries, files what is in the journal if it can, and closes the
+// files. Entries that count as stored are safe without it. While the disk hangs, it does not
+// return.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	for s.draining {
-		s.written.Wait()
+		s.changed.Wait()
 	}
 	s.mu.Unlock()
+	s.appending <- struct{}{}
+	defer func() { <-s.appending }()
+	_ = s.fileUpTo(math.MaxUint64) // what stays is filed when the log is opened
+	s.awaitFiler()
 	s.swap.Lock()
 	defer s.swap.Unlock()
-	return s.bolt.Close()
+	return errors.Join(s.journal.close(), s.bolt.Close())
 }
 
 // entryBytes returns the size of an entry for limits, approximately its size on disk.
@@ -182,9 +213,9 @@ func (s *Store) Trailing(limit int64) uint64 {
 // GetLog reads an entry. Errors: raft.ErrLogNotFound, a *CorruptError.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	s.mu.Lock()
-	cached := s.win.lookup(index)
-	if len(s.queue) > 0 && index >= s.queue[0].Index && index-s.queue[0].Index < uint64(len(s.queue)) {
-		cached = s.queue[index-s.queue[0].Index]
+	cached := s.pending.get(index)
+	if cached == nil {
+		cached = s.win.lookup(index)
 	}
 	s.mu.Unlock()
 	if cached != nil {

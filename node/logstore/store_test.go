@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,12 +19,16 @@ import (
 	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
+// smallJournal is the size of a file of the journal that a few entries fill.
+const smallJournal = 2 << 10
+
 // open opens a store in a new directory; it is closed with the test.
 func open(t testing.TB, opts Options) *Store {
 	t.Helper()
 	if opts.Path == "" {
 		opts.Path = filepath.Join(t.TempDir(), "raft.db")
 	}
+	opts.JournalBytes = cmp.Or(opts.JournalBytes, smallJournal)
 	s := must.Get(Open(opts))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -63,7 +68,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		var covered uint64 // by the newest snapshot
-		opts := Options{Path: filepath.Join(dir, fmt.Sprint(n)), Snapshot: func() uint64 { return covered }, CacheBytes: int64(rapid.SampledFrom([]int{1, 2000, 1 << 20}).Draw(t, "cache"))}
+		opts := Options{Path: filepath.Join(dir, fmt.Sprint(n)), JournalBytes: smallJournal, Snapshot: func() uint64 { return covered }, CacheBytes: int64(rapid.SampledFrom([]int{1, 2000, 1 << 20}).Draw(t, "cache"))}
 		s := must.Get(Open(opts))(t)
 		defer func() { _ = s.Close() }()
 		model := map[uint64]*raft.Log{}

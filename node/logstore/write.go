@@ -37,17 +37,16 @@ func (s *Store) append(logs []*raft.Log) error {
 	if err := s.makeRoom(sealed[0].Index); err != nil {
 		return err
 	}
-	err = s.write(Storing, func() error { return s.bolt.StoreLogs(sealed) }, func() {
-		s.note(sealed)
-		s.cut = false
-	})
-	if err != nil {
+	if err := s.journalize(sealed, false); err != nil {
 		return fmt.Errorf("appending to the log: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = false
 	return nil
 }
 
-// note records that entries are in the file. The lock is held.
+// note records that entries are stored. The lock is held.
 func (s *Store) note(sealed []*raft.Log) {
 	for _, l := range sealed {
 		s.win.push(l.Index, entryBytes(l))
@@ -153,6 +152,9 @@ func (s *Store) Settle() (index, term uint64, err error) {
 
 // deleteUpward deletes the old end of the log while others append to the new one.
 func (s *Store) deleteUpward(lo, hi uint64) error {
+	if err := s.fileUpTo(hi); err != nil {
+		return err
+	}
 	for lo <= hi {
 		s.mu.Lock()
 		end := s.win.sliceEnd(lo, hi)
@@ -169,8 +171,12 @@ func (s *Store) deleteUpward(lo, hi uint64) error {
 	return nil
 }
 
-// deleteDownward deletes the tail. The caller is the only one who appends.
+// deleteDownward deletes the tail. The caller is the only one who appends. What is deleted is
+// filed before, and the journal's frames with it: a start would take it out of them again.
 func (s *Store) deleteDownward(lo, hi uint64) error {
+	if err := s.fileUpTo(hi); err != nil {
+		return err
+	}
 	for hi >= lo {
 		s.mu.Lock()
 		start := s.win.sliceStart(lo, hi)
@@ -208,10 +214,12 @@ func (w *window) sliceStart(lo, hi uint64) uint64 {
 	return start
 }
 
-// The kinds of transactions.
+// The kinds of writes.
 const (
 	Storing  = "a write of the log"
 	Deleting = "a deletion in the log"
+	Filing   = "entries filed in the log"
+	Clearing = "clearing the log's journal"
 )
 
 // Where bbolt's two meta pages, the first ones of the file, have the number of the
@@ -323,7 +331,7 @@ func (s *Store) end(reason error) error {
 		s.ended = reason
 	}
 	reason = s.ended
-	s.written.Broadcast()
+	s.changed.Broadcast()
 	s.mu.Unlock()
 	if first {
 		s.fatal(reason)

@@ -133,6 +133,7 @@ func TestTailWithoutItsSuccessors(t *testing.T) {
 			var d disk
 			s := open(t, d.options(nil))
 			mustStore(t, s, entries(1, many, 20, 20))
+			must.Do(t, s.fileUpTo(many))
 			check.Fails(do(&d, s))(t, "no error")
 			d.checkEnded(t, s, "deleted for newer ones")
 			must.Do(t, s.Close())
@@ -226,7 +227,8 @@ func TestDamageFoundWhileWriting(t *testing.T) {
 	s := open(t, d.options(nil))
 	mustStore(t, s, entries(1, 100, 1, 1000))
 	must.Do(t, os.Truncate(s.path, 2*s.pageSize))
-	err := s.StoreLogs(entries(101, 101, 1, 20))
+	mustStore(t, s, entries(101, 101, 1, 20))
+	err := s.fileUpTo(101)
 	if !errors.Is(err, ErrCorrupt) || len(d.fatal) != 1 {
 		t.Errorf("the error is %v, fatal were %v", err, d.fatal)
 	}
@@ -397,11 +399,9 @@ func (m *raftModel) check(t *rapid.T) {
 		if err := m.s.GetLog(i, &l); err != nil || l.Term != m.terms[i] {
 			t.Fatalf("entry %d is of term %d, %v, and Raft takes it to be of term %d", i, l.Term, err, m.terms[i])
 		}
-		if onDisk := new(raft.Log); m.s.bolt.GetLog(i, onDisk) != nil || onDisk.Term != l.Term {
-			t.Fatalf("entry %d is of term %d on disk", i, onDisk.Term)
-		}
 	}
-	onDisk := must.Get(m.s.bolt.LastIndex())(t)
-	check.Equal(t, onDisk, last, "the file ends at")
+	if rapid.IntRange(0, 9).Draw(t, "look") == 0 { // it takes as long as ten of the others
+		check.Equal(t, must.Get(lastOnDisk(m.s, m.path+".copy"))(t), last, "the log on the disk ends at")
+	}
 	m.first, m.end = first, last
 }

@@ -220,8 +220,11 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 	for n := 2; exists(kept); n++ { // by a recovery that was cut short
 		kept = path + lostSuffix + strconv.Itoa(n)
 	}
-	if err := os.Rename(path, kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	to := logstore.Files(kept)
+	for i, from := range logstore.Files(path) {
+		if err := os.Rename(from, to[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	return sealed, o.newLog(identity, term)
 }

@@ -22,9 +22,7 @@ const (
 	// A transaction of the log takes between shortWrite and longWrite on a healthy disk.
 	shortWrite = 300 * time.Microsecond
 	longWrite  = 1300 * time.Microsecond
-	// metaBytes is the size of bbolt's two meta pages, the first ones of its file.
-	metaBytes = 2 * pageBytes
-	pageBytes = 4096
+	pageBytes  = 4096 // of a file
 	// fullPercent is certainty, in percent.
 	fullPercent = 100
 	// The size of a disk, and the space that is free on a sound one and on one that is full or
@@ -65,6 +63,8 @@ type disk struct {
 	armed faults
 	heals int // how often all faults were ended
 
+	// log is what a torn transaction left of the log's files.
+	log image
 	// state is the disk of a whole node's state, and left its copy after a loss of power, or nil.
 	state, left *simdisk.Disk
 
@@ -233,10 +233,8 @@ func (d *disk) around(what, path string, do func() error, written func()) error 
 	return nil
 }
 
-// torn runs a transaction and leaves the file as the loss of power during it does. bbolt
-// syncs the other pages before it writes a meta page: either the meta pages are old, and
-// any of the other pages are new, or the transaction is complete. A log that is rewritten is
-// the old file or the new one.
+// torn runs a transaction and leaves the log's files as the loss of power during it does, or
+// after it. A log that is rewritten is the old file or the new one.
 func (d *disk) torn(what, path string, do func() error) error {
 	if what == logstore.Rewriting {
 		if d.rng.IntN(2) == 0 {
@@ -244,12 +242,8 @@ func (d *disk) torn(what, path string, do func() error) error {
 		}
 		return errors.Join(do(), errPowerOff)
 	}
-	before, err := os.ReadFile(path)
+	before, err := imageOf(path)
 	if err != nil {
-		return err
-	}
-	// A process that ends in good order after a torn write leaves the file of that write.
-	if err := os.Remove(path + tornSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := do(); err != nil {
@@ -258,22 +252,38 @@ func (d *disk) torn(what, path string, do func() error) error {
 	if d.rng.IntN(2) == 0 {
 		return errPowerOff
 	}
-	after, err := os.ReadFile(path)
+	after, err := imageOf(path)
 	if err != nil {
 		return err
 	}
-	left := bytes.Clone(after)
-	copy(left[:metaBytes], before)
-	for at := metaBytes; at < len(before); at += pageBytes {
-		if d.rng.IntN(2) == 0 {
-			copy(left[at:at+pageBytes], before[at:])
-		}
-	}
-	return errors.Join(writeSparse(path+tornSuffix, left), errPowerOff)
+	d.log = simdisk.TornLog(before, after, d.rng)
+	return errPowerOff
 }
 
-// tornSuffix names the file that a torn transaction leaves.
-const tornSuffix = ".torn"
+// image is the content of a log's files.
+type image [][]byte
+
+// imageOf reads the files of the log at a path.
+func imageOf(path string) (image, error) {
+	var files image
+	for _, name := range logstore.Files(path) {
+		data, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		files = append(files, data)
+	}
+	return files, nil
+}
+
+// write writes the files of a log at a path.
+func (files image) write(path string) error {
+	var errs []error
+	for i, name := range logstore.Files(path) {
+		errs = append(errs, writeSparse(name, files[i]))
+	}
+	return errors.Join(errs...)
+}
 
 // writeSparse writes a file without its empty pages. bbolt's files are mostly empty.
 func writeSparse(path string, data []byte) error {
@@ -290,14 +300,13 @@ func writeSparse(path string, data []byte) error {
 	return errors.Join(err, file.Truncate(int64(len(data))), file.Close())
 }
 
-// powerOff ends all writing at once, and returns the file's bytes that are left.
-func (d *disk) powerOff(path string) ([]byte, error) {
+// powerOff ends all writing at once, and returns what is left of the log's files.
+func (d *disk) powerOff(path string) (image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.turnOff()
-	data, err := os.ReadFile(path + tornSuffix)
-	if errors.Is(err, os.ErrNotExist) {
-		return os.ReadFile(path)
+	if d.log != nil {
+		return d.log, nil
 	}
-	return data, err
+	return imageOf(path)
 }

@@ -22,7 +22,7 @@ import (
 func testDisk(t *testing.T, network *simnet.Net) (d *disk, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "raft.db")
-	must.Do(t, os.WriteFile(path, make([]byte, metaBytes+pageBytes), 0o600))
+	must.Do(t, os.WriteFile(path, make([]byte, 3*pageBytes), 0o600))
 	return newDisk(rand.New(rand.NewPCG(1, 1)), &mix{}, func() *simnet.Net { return network }, "a"), path
 }
 

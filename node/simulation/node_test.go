@@ -63,7 +63,10 @@ func (n *node) path() string {
 	return filepath.Join(n.c.dir, fmt.Sprintf("%s-%d.db", n.id, n.starts))
 }
 
-// start starts the node over its file.
+// journalBytes is the size of a file of the log's journal that little fills.
+const journalBytes = 8 << 10
+
+// start starts the node over its files.
 func (n *node) start() error {
 	c := n.c
 	d := newDisk(rand.New(rand.NewPCG(c.seed, n.rng.Uint64())), &c.mix, func() *simnet.Net { return c.net }, n.id)
@@ -72,8 +75,8 @@ func (n *node) start() error {
 		Path:     path,
 		Snapshot: func() uint64 { return consensus.LastSnapshot(snapshotsOn{n.snapshots, d}) },
 		Around:   func(what string, do func() error) error { return d.around(what, path, do, func() { n.checkStored(d) }) },
-		Free:     d.free,
-		Fatal:    func(err error) { n.abandon(d, err) },
+		Free:     d.free, JournalBytes: journalBytes,
+		Fatal: func(err error) { n.abandon(d, err) },
 	})
 	if err != nil {
 		return err
@@ -140,7 +143,7 @@ func (n *node) crash() error {
 	old := n.path()
 	n.starts++
 	n.stop(old)
-	return writeSparse(n.path(), data)
+	return data.write(n.path())
 }
 
 // stop ends the goroutines of a node whose disk is off, and removes its file.
@@ -153,7 +156,9 @@ func (n *node) stop(file string) {
 	n.c.ends.Go(func() {
 		_ = r.Stop()    // may not end in time
 		_ = log.Close() // the disk is off
-		_ = os.Remove(file)
+		for _, name := range logstore.Files(file) {
+			_ = os.Remove(name)
+		}
 	})
 }
 

@@ -127,7 +127,7 @@ func (c *nodes) configure(cfg *config.Config) {
 	cfg.Tuning.PurgeGather = c.mix.gather
 	cfg.DiskReserve = "10%"
 	cfg.Tuning.DiskSpace = func() (free, size uint64, err error) { return h.life.Load().free(), diskSize, nil }
-	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = c.mix.logBytes, c.mix.logBytes
+	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes, cfg.Tuning.JournalBytes = c.mix.logBytes, c.mix.logBytes, journalBytes
 	c.renew(h, cfg)
 }
 
@@ -149,7 +149,7 @@ func (c *nodes) renew(h *host, cfg *config.Config) {
 	path := filepath.Join(cfg.DataDir, offline.LogFile)
 	cfg.Tuning.AroundWrite = func(what string, do func() error) error {
 		switch what {
-		case logstore.Storing, logstore.Deleting, logstore.Rewriting:
+		case logstore.Storing, logstore.Deleting, logstore.Filing, logstore.Clearing, logstore.Rewriting:
 			return l.around(what, path, do, func() {})
 		}
 		l.whilePaused()
@@ -293,7 +293,7 @@ func (c *nodes) startAll() {
 // crash ends nodes at once. Their next starts see the synced data of logs and states, and a share
 // of the unsynced data of states.
 func (c *nodes) crash(victims ...int) {
-	left := map[int][]byte{}
+	left := map[int]image{}
 	path := func(i int) string { return filepath.Join(c.Nodes[i].DataDir(), offline.LogFile) }
 	for _, i := range victims {
 		data, err := c.life(i).powerOff(path(i))
@@ -310,7 +310,7 @@ func (c *nodes) crash(victims ...int) {
 		} else {
 			must.Do(c.t, lock.Release())
 		}
-		if err := errors.Join(writeSparse(path(i), data), os.RemoveAll(path(i)+tornSuffix)); err != nil {
+		if err := data.write(path(i)); err != nil {
 			c.problem("crash of %s: %v", c.Nodes[i].Config.NodeID, err)
 		}
 	}
