@@ -187,7 +187,7 @@ func TestUnseenCommands(t *testing.T) {
 	first := version()
 	for i, c := range []command.Payload{
 		&command.Tick{}, &command.Lead{ServerID: "n1"}, &command.RecordBackup{At: 1}, &command.Sweep{},
-		fsmtest.Seen(1, command.DayOf(r.Now()), command.SurfaceAPI, "one"), fsmtest.Report(state.EntryID(1), "s1"),
+		fsmtest.AddSenders(1, command.DayOf(r.Now()), command.SurfaceAPI, "one"), fsmtest.Report(state.EntryID(1), "s1"),
 		&command.NoteChange{By: "n1", Action: "add", Server: "n2"},
 		&command.MarkSeen{AgentKey: "ada", Entries: []uint64{1}},
 	} {

@@ -4,12 +4,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestResetKey(t *testing.T) {
@@ -72,27 +70,4 @@ func TestReseal(t *testing.T) {
 		}
 	}
 	check.Equal(t, sealed(), "under-2", "the key")
-}
-
-func TestOperatorCommandsAreChecked(t *testing.T) {
-	hash := fsmtest.KeyHash("k")
-	for name, body := range map[string]command.Payload{
-		"no agent":       &command.ResetKey{NewKey: hash, NewRecovery: hash},
-		"a short hash":   &command.ResetKey{AgentKey: "ada", NewKey: hash[1:], NewRecovery: hash},
-		"no recovery":    &command.ResetKey{AgentKey: "ada", NewKey: hash},
-		"no former key":  &command.Reseal{SealedDataKey: []byte("x")},
-		"no sealed key":  &command.Reseal{Former: []byte("x")},
-		"a long new key": &command.Reseal{Former: []byte("x"), SealedDataKey: make([]byte, command.MaxSealedKeyBytes+1)},
-	} {
-		if command.Check(body) == nil {
-			t.Errorf("%s is fit for the log", name)
-		}
-	}
-	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: fsmtest.Boot1, Commands: []command.Command{
-		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash, NewRecovery: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
-	}}}}
-	data := must.Get(command.EncodeBatch(want))(t)
-	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {
-		t.Errorf("decoded %+v, %v", got, err)
-	}
 }

@@ -99,13 +99,6 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestBoundsOfRetention: a retention has at most a hundred years.
-func TestBoundsOfRetention(t *testing.T) {
-	for days, fit := range map[uint64]bool{0: true, 1: true, command.MaxRetentionDays: true, command.MaxRetentionDays + 1: false} {
-		check.Equal(t, command.Check(fsmtest.Retain(days)) == nil, fit, "a retention of %d days is fit for the log", days)
-	}
-}
-
 // TestSweepPassesOver: cursors, since and counts pass over entries that are swept between
 // two pages. Every other entry is listed exactly once.
 func TestSweepPassesOver(t *testing.T) {

@@ -45,57 +45,6 @@ func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	return e.Policy
 }
 
-func TestRuleChecks(t *testing.T) {
-	for _, test := range []struct {
-		kind    command.RuleKind
-		subject string
-		forMS   int64
-		hold    bool
-		wrong   bool
-	}{
-		{kind: command.RuleName, subject: "eve", forMS: 1},
-		{kind: command.RuleName, subject: "eve"},
-		{kind: command.RuleChannel, subject: "den", wrong: true},
-		{kind: command.RuleName, subject: "eve", forMS: command.MaxRuleMillis + 1, wrong: true},
-		{kind: command.RuleName, subject: "", forMS: 1, wrong: true},
-		{kind: command.RuleSender, subject: "e1", forMS: 1},
-		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1},
-		{kind: command.RuleNetwork, subject: "2001:db8::/32", forMS: 1},
-		{kind: command.RuleNetwork, subject: "192.0.2.1/24", forMS: 1, wrong: true},
-		{kind: command.RuleNetwork, subject: "0.0.0.0/0", forMS: 1, wrong: true},
-		{kind: command.RuleNetwork, subject: "192.0.2.1", forMS: 1, wrong: true},
-		{kind: command.RuleNetwork, subject: "::ffff:192.0.2.0/120", forMS: 1, wrong: true},
-		{kind: command.RuleChannel, subject: "den", forMS: 1},
-		{kind: command.RuleAll, forMS: 1},
-		{kind: command.RuleAll, subject: "x", forMS: 1, wrong: true},
-		{kind: command.RulePattern, subject: "(?i)pills?"},
-		{kind: command.RulePattern, subject: "x*", wrong: true},
-		{kind: command.RulePattern, subject: "(", wrong: true},
-		{kind: command.RulePattern, subject: "", wrong: true},
-		{kind: command.RulePattern, subject: strings.Repeat("a", command.MaxPatternBytes+1), wrong: true},
-		{kind: command.RulePattern, subject: "(x{30}){30}", wrong: true},
-		{kind: 99, subject: "x", forMS: 1, wrong: true},
-	} {
-		c := &command.SetRule{Order: fsmtest.ByOperator, Kind: test.kind, Subject: test.subject, For: test.forMS}
-		if c.Kind == command.RulePattern {
-			c.Fold = command.FoldVersion
-		}
-		if err := command.Check(c); (err != nil) != test.wrong {
-			t.Errorf("%+v: %v", c, err)
-		}
-		if !test.wrong {
-			checkRoundTrip(t, c)
-		}
-	}
-	for kind, fold := range map[command.RuleKind]uint8{command.RulePattern: 0, command.RuleName: 1} {
-		c := &command.SetRule{Order: fsmtest.ByOperator, Kind: kind, Subject: "pills", For: 1, Fold: fold}
-		check.Equal(t, command.Check(c) != nil, true, "a rule of the kind %s with version %d of the fold is refused", kind, fold)
-	}
-	unknown := &command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: "pills", Fold: command.FoldVersion + 1}
-	check.Equal(t, command.Check(unknown) != nil, true, "an unknown version of the fold is refused")
-	checkRoundTrip(t, &command.LiftRule{Order: fsmtest.ByOperator, Number: 7})
-}
-
 // TestRulesKeepWritesOut: each kind of rule is against its own subject only, on every kind
 // of command, until it ends or is lifted.
 func TestRulesKeepWritesOut(t *testing.T) {

@@ -13,40 +13,6 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-func TestFits(t *testing.T) {
-	set := command.Settings{DailyBytes: 1 << 22, SenderBytes: 1 << 20} // a small share is 1 KiB
-	one := func(bytes uint64) []command.Use { return []command.Use{{Bytes: bytes, Times: 1}} }
-	for _, test := range []struct {
-		name        string
-		set         command.Settings
-		bytes, all  uint64
-		uses        []command.Use
-		established bool
-		want        bool
-	}{
-		{"the first", set, 100, 0, one(0), false, true},
-		{"a heavy one, of the first half", set, 100, 1<<21 - 100, one(1 << 19), false, true},
-		{"a heavy one, of the second half", set, 100, 1<<21 - 99, one(1 << 19), false, false},
-		{"a heavy one that is established", set, 100, 1<<21 - 99, one(1 << 19), true, false},
-		{"a light one, of the second half", set, 24, 1 << 21, one(1000), false, true},
-		{"one that is heavy with this", set, 25, 1 << 21, one(1000), false, false},
-		{"a light one in a heavy network", set, 24, 1 << 21, append(one(1000), command.Use{Bytes: 5000, Times: 4}), false, false},
-		{"a light one in a network of several", set, 24, 1 << 21, append(one(1000), command.Use{Bytes: 4072, Times: 4}), false, true},
-		{"a light one, up to the last quarter", set, 24, 3<<20 - 24, one(1000), false, true},
-		{"a light one, of the last quarter", set, 24, 3<<20 - 23, one(1000), false, false},
-		{"one that is established, the last bytes", set, 24, 1<<22 - 24, one(1000), true, true},
-		{"one that is established, and nothing is left", set, 24, 1<<22 - 23, one(1000), true, false},
-		{"all of its own", set, 100, 1<<20 - 100, one(1<<20 - 100), false, true},
-		{"more than its own", set, 100, 1<<20 - 99, one(1<<20 - 99), false, false},
-		{"no bound of all", command.Settings{SenderBytes: 1000}, 100, 1 << 40, one(900), false, true},
-		{"no bound of all, more than its own", command.Settings{SenderBytes: 1000}, 101, 1 << 40, one(900), false, false},
-		{"no bound of a sender", command.Settings{DailyBytes: 1 << 22}, 100, 2000, one(2000), false, true},
-		{"no bounds", command.Settings{}, 100, 1 << 40, one(1 << 40), false, true},
-	} {
-		check.Equal(t, test.set.Fits(test.bytes, test.all, test.established, test.uses...), test.want, "%s: fits", test.name)
-	}
-}
-
 // TestBudgetOfASender: each sender has its own bytes, and each network; a new name's key
 // lifts no bound, that of an established one does; a request_id that was used before is free.
 func TestBudgetOfASender(t *testing.T) {
@@ -119,15 +85,6 @@ func TestViewsKeepTheirHotRows(t *testing.T) {
 	if was, is := must.Get(before.Settings())(t).DailyBytes, must.Get(after.Settings())(t).DailyBytes; was != 2 || is != 9 {
 		t.Errorf("settings of %d bytes before and %d after the change, want 2 and 9", was, is)
 	}
-}
-
-func TestSettingsAreChecked(t *testing.T) {
-	large := uint64(command.MaxSettingBytes + 1)
-	if command.Check(&command.SetSettings{DailyBytes: &large}) == nil || command.Check(&command.SetSettings{SenderBytes: &large}) == nil {
-		t.Error("a setting that is too large is fit for the log")
-	}
-	most, none := uint64(command.MaxSettingBytes), uint64(0)
-	checkRoundTrip(t, &command.SetSettings{}, &command.SetSettings{DailyBytes: &most, SenderBytes: &none})
 }
 
 // TestBudgetKeepsAReserve: heavy senders are cut at half of the budget, and those that have

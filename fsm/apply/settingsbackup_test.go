@@ -4,11 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm/fsmtest"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
@@ -124,17 +119,4 @@ func TestBackupSettings(t *testing.T) {
 	want := command.DefaultSettings
 	want.BackupURL, want.BackupMillis, want.BackupKeep, want.BackupVerify = url, millis, keep, verify
 	check.Equal(t, must.Get(v.Settings())(t), want, "settings")
-}
-
-func TestRecordBackupIsChecked(t *testing.T) {
-	for _, c := range []command.RecordBackup{{}, {At: -1}, {Run: 1}, {Verified: -1}, {Verified: 1, Run: 1, Problem: "full"}, {Verified: 1, At: 1}} {
-		if command.Check(&c) == nil {
-			t.Errorf("%+v is fit for the log", c)
-		}
-	}
-	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: fsmtest.Boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
-	data := must.Get(command.EncodeBatch(want))(t)
-	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want, cmpopts.IgnoreFields(command.Command{}, "Data")) {
-		t.Errorf("decoded %+v, %v", got, err)
-	}
 }

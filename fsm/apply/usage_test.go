@@ -1,10 +1,7 @@
 package apply_test
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/apply"
@@ -16,14 +13,6 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// fold is a fold of one row.
-func fold(number uint64, day command.Day, count uint64) *command.AddUsage {
-	return &command.AddUsage{
-		Boot: fsmtest.Boot1, Number: number,
-		Rows: []command.UsageRow{{Day: day, Surface: command.SurfaceAPI, Action: "listEntries", Client: "curl", Count: count}},
-	}
-}
-
 // usage returns the calls of the newest days.
 func (r *rig) usage(days int) view.Usage {
 	r.T.Helper()
@@ -31,76 +20,6 @@ func (r *rig) usage(days int) view.Usage {
 	defer v.Release()
 	u := must.Get(v.Usage(r.Today().Minus(days-1), r.Today()))(r.T)
 	return u
-}
-
-func TestUsageRoundTrip(t *testing.T) {
-	full := fold(3, 20_000, 7)
-	full.Senders = fsmtest.Seen(3, 20_000, command.SurfaceMCP, "x", "y").Senders
-	checkRoundTrip(t, full)
-}
-
-// TestLargestFoldFits holds that a fold of the largest size is fit for the log.
-func TestLargestFoldFits(t *testing.T) {
-	c := &command.AddUsage{Boot: fsmtest.Boot1, Number: 1 << 60}
-	for range command.MaxUsageRows {
-		c.Rows = append(c.Rows, command.UsageRow{
-			Day: 1 << 31, Surface: command.SurfaceWeb, Count: command.MaxUsageCount,
-			Action: strings.Repeat("a", command.MaxUsageLabel), Client: strings.Repeat("c", command.MaxUsageLabel),
-		})
-	}
-	for i := range command.MaxSenderRows {
-		row := command.SenderRow{Day: 1 << 31, Surface: command.SurfaceWeb}
-		for j := range command.MaxSenderRegisters / command.MaxSenderRows {
-			row.Registers = command.AppendRegister(row.Registers, i*command.MaxSenderRows+j, command.MaxRank)
-		}
-		c.Senders = append(c.Senders, row)
-	}
-	data := must.Get(command.EncodeGroup(command.Group{Boot: fsmtest.Boot1, Commands: []command.Command{{Seq: 1, Payload: c}}}))(t)
-	if err := command.Check(c); err != nil || len(data) > command.MaxBatchBytes {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
-}
-
-// TestUsageIsChecked breaks one bound at a time.
-func TestUsageIsChecked(t *testing.T) {
-	for name, change := range map[string]func(*command.AddUsage){
-		"no run":    func(c *command.AddUsage) { c.Boot = command.BootID{} },
-		"no number": func(c *command.AddUsage) { c.Number = 0 },
-		"rows":      func(c *command.AddUsage) { c.Rows = slices.Repeat(c.Rows, command.MaxUsageRows+1) },
-		"surface":   func(c *command.AddUsage) { c.Rows[0].Surface = command.SurfaceWeb + 1 },
-		"surface 0": func(c *command.AddUsage) { c.Rows[0].Surface = 0 },
-		"action":    func(c *command.AddUsage) { c.Rows[0].Action = "" },
-		"client":    func(c *command.AddUsage) { c.Rows[0].Client = "192.0.2.1, a proxy" },
-		"long":      func(c *command.AddUsage) { c.Rows[0].Client = strings.Repeat("x", command.MaxUsageLabel+1) },
-		"no count":  func(c *command.AddUsage) { c.Rows[0].Count = 0 },
-		"count":     func(c *command.AddUsage) { c.Rows[0].Count = command.MaxUsageCount + 1 },
-		"senders": func(c *command.AddUsage) {
-			c.Senders = slices.Repeat([]command.SenderRow{{Surface: command.SurfaceAPI}}, command.MaxSenderRows+1)
-		},
-		"senders' surface": func(c *command.AddUsage) { c.Senders = []command.SenderRow{{}} },
-		"half a register": func(c *command.AddUsage) {
-			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: []byte{0, 1}}}
-		},
-		"register": func(c *command.AddUsage) {
-			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, command.SketchRegisters, 1)}}
-		},
-		"rank 0": func(c *command.AddUsage) {
-			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, 0, 0)}}
-		},
-		"rank": func(c *command.AddUsage) {
-			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, 0, command.MaxRank+1)}}
-		},
-		"registers": func(c *command.AddUsage) {
-			all := bytes.Repeat(command.AppendRegister(nil, 0, 1), command.MaxSenderRegisters+1)
-			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: all}}
-		},
-	} {
-		c := fold(1, 0, 1)
-		must.Do(t, command.Check(c))
-		if change(c); command.Check(c) == nil {
-			t.Errorf("%s: not rejected", name)
-		}
-	}
 }
 
 // TestUsageDaysAreBounded holds that a day has a bounded number of rows, and that their sum
@@ -156,13 +75,13 @@ func TestUsageIsPruned(t *testing.T) {
 	r := newRig(t)
 	r.Run(&command.Tick{})
 	first := r.Today()
-	r.Run(fold(1, first, 1), fsmtest.Seen(2, first, command.SurfaceAPI, "x"))
-	r.Run(fold(3, first-command.MaxUsageDays, 1)) // too old already
-	r.Run(fold(4, first+5, 1))                    // a clock ahead: counted today
+	r.Run(fsmtest.AddCalls(1, first, 1), fsmtest.AddSenders(2, first, command.SurfaceAPI, "x"))
+	r.Run(fsmtest.AddCalls(3, first-command.MaxUsageDays, 1)) // too old already
+	r.Run(fsmtest.AddCalls(4, first+5, 1))                    // a clock ahead: counted today
 	if u := r.usage(command.MaxUsageDays); u.Calls != 2 || u.DistinctSenders != 1 {
 		t.Fatalf("%+v", u)
 	}
-	other := fold(1, 0, 1)
+	other := fsmtest.AddCalls(1, 0, 1)
 	other.Boot = command.BootID{2}
 	r.Stamp += (command.MaxUsageDays - 1) * command.DayMillis
 	r.Run(other)

@@ -139,7 +139,7 @@ func drawFold(t *rapid.T, today command.Day) (*command.AddUsage, []string) {
 	}
 	senders := rapid.SliceOfN(rapid.SampledFrom([]string{"alpha", "alphabet", "über", "世界", "a"}), 0, 5).Draw(t, "senders")
 	if len(senders) > 0 {
-		c.Senders = fsmtest.Seen(1, day(), surface.Draw(t, "surface"), senders...).Senders
+		c.Senders = fsmtest.AddSenders(1, day(), surface.Draw(t, "surface"), senders...).Senders
 	}
 	return c, senders
 }

@@ -64,8 +64,16 @@ func MarkSeen(agent, key string, entries ...uint64) *command.MarkSeen {
 	return &command.MarkSeen{AgentKey: agent, Proof: command.Proof{Key: KeyHash(key)}, Entries: entries}
 }
 
-// Seen is a fold of senders alone.
-func Seen(number uint64, day command.Day, surface command.Surface, senders ...string) *command.AddUsage {
+// AddCalls is a fold of calls of one kind.
+func AddCalls(number uint64, day command.Day, count uint64) *command.AddUsage {
+	return &command.AddUsage{
+		Boot: Boot1, Number: number,
+		Rows: []command.UsageRow{{Day: day, Surface: command.SurfaceAPI, Action: "listEntries", Client: "curl", Count: count}},
+	}
+}
+
+// AddSenders is a fold of senders alone.
+func AddSenders(number uint64, day command.Day, surface command.Surface, senders ...string) *command.AddUsage {
 	s := stats.NewSenders()
 	for _, name := range senders {
 		s.Insert(name)

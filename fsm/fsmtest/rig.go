@@ -36,11 +36,14 @@ type Rig struct {
 	index, seq        uint64 // of the newest log entry, and command of Boot1
 }
 
+// Memory returns an empty file system in memory.
+func Memory() vfs.FS { return vfs.NewMem() }
+
 // New returns a rig of an empty state.
 func New(t testing.TB) *Rig {
 	t.Helper()
 	r := &Rig{Stamp: firstStamp, index: 1} // the first entry of a log is the configuration of its servers
-	db := must.Get(pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}}))(t)
+	db := must.Get(pebble.Open("", &pebble.Options{FS: Memory(), DisableWAL: true, MemTableSize: 64 << 20, Logger: quiet{}}))(t)
 	r.rows.Open(db)
 	var err error
 	r.Loaded, r.caches, err = apply.LoadState(db, command.MaxFormat)

@@ -30,8 +30,8 @@ func TestStats(t *testing.T) {
 		fsmtest.Post(command.AnonymousName, fsmtest.Relate(command.RelationReply, first)), fsmtest.Post("warden", house),
 	)
 	r.Run(fsmtest.PostJob("cyd"), &command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "dan", AgentKey: "dan"}, Job: "j6"}, TTL: 1000})
-	r.Run(fsmtest.Seen(1, r.Today(), command.SurfaceAPI, "x", "y"), fsmtest.Seen(2, r.Today()-6, command.SurfaceMCP, "z", "y"),
-		fsmtest.Seen(3, r.Today(), command.SurfaceWeb, "reader"), fsmtest.Seen(4, r.Today()-7, command.SurfaceAPI, "gone"))
+	r.Run(fsmtest.AddSenders(1, r.Today(), command.SurfaceAPI, "x", "y"), fsmtest.AddSenders(2, r.Today()-6, command.SurfaceMCP, "z", "y"),
+		fsmtest.AddSenders(3, r.Today(), command.SurfaceWeb, "reader"), fsmtest.AddSenders(4, r.Today()-7, command.SurfaceAPI, "gone"))
 	for i, name := range []string{"ada", "bob", "warden"} {
 		c := &command.Register{Agent: name, AgentKey: name, Given: command.FieldDescription, Description: "Somebody.", NewKey: make([]byte, command.KeyHashBytes), NewRecovery: make([]byte, command.KeyHashBytes), House: name == "warden"}
 		for range i + 1 {

@@ -1,4 +1,4 @@
-package apply_test
+package command_test
 
 import (
 	"slices"
@@ -7,9 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
-	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
@@ -30,12 +28,15 @@ func jobCommands() []command.Payload {
 }
 
 func TestJobCommandsRoundTrip(t *testing.T) {
-	checkRoundTrip(t, append(jobCommands(), fsmtest.MarkSeen("ada", "k1", 1, 2))...)
+	command.CheckRoundTrip(t, append(jobCommands(), fsmtest.MarkSeen("ada", "k1", 1, 2))...)
 }
 
 // TestJobCommandsAreChecked breaks one bound at a time.
 func TestJobCommandsAreChecked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n+1) }
+	finish := func() *command.FinishJob {
+		return &command.FinishJob{JobAction: fsmtest.OnJob("ada", 1), Result: "There are seven."}
+	}
 	for _, b := range jobCommands() {
 		check.Err(t, command.Check(b), nil, "%T", b)
 	}
@@ -56,9 +57,9 @@ func TestJobCommandsAreChecked(t *testing.T) {
 		"note":          func() command.Payload { c := fsmtest.Claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
 		"no claim":      func() command.Payload { c := fsmtest.Claim("ada", 1); c.TTL = 0; return c },
 		"long claim":    func() command.Payload { c := fsmtest.Claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
-		"result":        func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
-		"no result":     func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
-		"bad UTF-8":     func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"result":        func() command.Payload { c := finish(); c.Result = long(command.MaxJobResult); return c },
+		"no result":     func() command.Payload { c := finish(); c.Result = ""; return c },
+		"bad UTF-8":     func() command.Payload { c := finish(); c.Result = "abcd\xff"; return c },
 		"no candidates": func() command.Payload { return &command.TakeJob{Author: fsmtest.Author("ada"), TTL: 1, Next: "{}"} },
 		"candidates": func() command.Payload {
 			return &command.TakeJob{Author: fsmtest.Author("ada"), TTL: 1, Next: "{}", Jobs: slices.Repeat([]string{"j1"}, command.MaxCandidates+1)}
@@ -83,7 +84,7 @@ func TestJobCommandsAreChecked(t *testing.T) {
 }
 
 func TestSignatureOf(t *testing.T) {
-	for _, b := range append(jobCommands(), samplePublish()) {
+	for _, b := range append(jobCommands(), command.SamplePublish()) {
 		want := command.RequestKey{Scope: "ada", ID: "request-1"}
 		if _, isTick := b.(*command.Tick); isTick {
 			want = command.RequestKey{}
@@ -93,21 +94,4 @@ func TestSignatureOf(t *testing.T) {
 			t.Errorf("%T: %+v, want %+v", b, by, want)
 		}
 	}
-}
-
-func TestJobRows(t *testing.T) {
-	row := state.JobRow{
-		Status: state.JobClaimed, Result: 9, Steps: state.JobRow{}.WithStep(state.JobStep{Kind: state.EventClaim, Entry: 7, At: 1}).Steps,
-		Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
-	}
-	got := must.Get(state.Decode[state.JobRow](state.Encode(&row)))(t)
-	check.Equal(t, got, row, "decoded again")
-	for n := range state.Encode(&row) {
-		check.Fails(state.Decode[state.JobRow](state.Encode(&row)[:n]))(t, "%d bytes passed", n)
-	}
-	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(state.Encode(&row), 0)} {
-		check.Fails(state.Decode[state.JobRow](bad))(t, "%v passed", bad)
-	}
-	check.Fails(state.Decode[state.HelpRow]([]byte{4}))(t, "a bad help row passed")
-	check.Fails(state.ParseDueKey([]byte{state.SpaceDue, 1}))(t, "a short claim key passed")
 }

@@ -1,4 +1,4 @@
-package apply_test
+package command_test
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func deliveryCommands() []command.Payload {
 }
 
 func TestDeliveryCommandsRoundTrip(t *testing.T) {
-	checkRoundTrip(t, deliveryCommands()...)
+	command.CheckRoundTrip(t, deliveryCommands()...)
 }
 
 // TestDeliveryCommandsAreChecked breaks one bound at a time.
