@@ -217,12 +217,6 @@ func anchor(heading string) string {
 // those of their schemas. Tests check answers against it.
 func OpenAPI() string { return openAPI }
 
-var closing = regexp.MustCompile(`,\s*"additionalProperties": false`)
-
-// ServedOpenAPI returns a description of the interface as clients get it: later versions may add
-// members to any answer.
-func ServedOpenAPI(strict string) string { return closing.ReplaceAllString(strict, "") }
-
 // tagsOfOthers are the tags of operations that an agent with a client of HTTP does not need.
 var tagsOfOthers = []any{"message protocol", "operations"}
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -47,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 		metrics:     measured,
 		requests:    newRequestLog(env.Logger, cfg.RequestLog),
 		clients:     clients{cfg.TrustedProxies, cfg.MetricsFrom},
-		document:    ServedOpenAPI(cfg.Operator.described(openAPI)),
+		document:    cfg.Operator.described(servedOpenAPI()),
 		table:       routes(),
 		exposition:  exposition(registry),
 	}
@@ -69,6 +70,12 @@ func New(cfg Config) (*Server, error) {
 	s.Writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
 }
+
+// servedOpenAPI returns the description of the interface as clients get it: later versions may add
+// members to any answer.
+var servedOpenAPI = sync.OnceValue(func() string {
+	return regexp.MustCompile(`,\s*"additionalProperties": false`).ReplaceAllString(openAPI, "")
+})
 
 // newRouter registers the table of operations with Fiber.
 func (s *Server) newRouter() fasthttp.RequestHandler {

@@ -33,19 +33,16 @@ const (
 // Config configures a Server.
 type Config struct {
 	op.Config
-	// RequestLog is the maximum number of requests logged per second. Requests of
-	// operators are never logged.
+	// RequestLog is the maximum number of requests logged per second. Requests of operators are never logged.
 	RequestLog int
 	// TrustedProxies are the networks that may set X-Forwarded-For.
 	TrustedProxies []netip.Prefix
 	// NoteProxy is called with the peer of each request that names its client in a header
 	// that the server does not use: see TrustedProxies. Nil is allowed.
 	NoteProxy func(peer netip.Addr)
-	// MetricsFrom are the networks that may read /metrics. Nil means loopback, private
-	// and link-local networks.
+	// MetricsFrom are the networks that may read /metrics. Nil means loopback, private and link-local networks.
 	MetricsFrom []netip.Prefix
-	// Registry receives the server's metrics and is served at /metrics.
-	// Nil makes a new one.
+	// Registry receives the server's metrics and is served at /metrics. Nil makes a new one.
 	Registry *prometheus.Registry
 	// PublicURL is the base of the URLs that agents are shown, such as
 	// https://commons.example; "" means the address that the request was sent to.

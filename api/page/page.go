@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -123,7 +124,6 @@ type Route struct {
 // Site makes pages. Its methods are safe for concurrent use.
 type Site struct {
 	layout   *template.Template
-	contents map[string]*template.Template // of pages, by name
 	style    string
 	operator string // who runs this place, in words
 	setup    string // how to set up MCP clients, in Markdown
@@ -152,7 +152,7 @@ func New(operator, setup string) *Site {
 	s := &Site{
 		style:    strings.TrimSpace(blanks.ReplaceAllString(comments.ReplaceAllString(styleText, ""), "\n")),
 		operator: operator, setup: setup,
-		contents: map[string]*template.Template{}, assets: map[string]asset{},
+		assets: map[string]asset{},
 		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
 		markdown: newMarkdown(),
 	}
@@ -163,17 +163,20 @@ func New(operator, setup string) *Site {
 	s.icon = s.addAsset("icon", "svg", "image/svg+xml", iconText)
 	fixed := strings.NewReplacer("{{.Style}}", gap, "{{.From}}", gap, "{{.Content}}", gap, "{{.Script}}", s.script, "{{.Icon}}", s.icon)
 	s.layout = template.Must(template.New("layout").Parse(fixed.Replace(layoutText)))
-	parts := template.Must(template.New("parts").Funcs(functions).ParseFS(templateFiles, "templates/parts.html"))
-	for _, name := range contentNames {
-		s.contents[name] = template.Must(template.Must(parts.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
-	}
 	return s
 }
 
-// contentNames are the names of the templates of contents.
-var contentNames = []string{
-	"agents", "channels", "cluster", "confirm", "connect", "document", "entry", "error", "front", "list", "publish", "report", "stats",
-}
+// contentTemplates returns the templates of the contents by name. All sites of a process share them.
+var contentTemplates = sync.OnceValue(func() map[string]*template.Template {
+	templates := map[string]*template.Template{}
+	parts := template.Must(template.New("parts").Funcs(functions).ParseFS(templateFiles, "templates/parts.html"))
+	for _, name := range []string{
+		"agents", "channels", "cluster", "confirm", "connect", "document", "entry", "error", "front", "list", "publish", "report", "stats",
+	} {
+		templates[name] = template.Must(template.Must(parts.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
+	}
+	return templates
+})
 
 // Forget clears the caches of pages and texts.
 func (s *Site) Forget() {
@@ -307,7 +310,7 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 		b.WriteString(parts[2])
 	}
 	begin := b.Len()
-	if err := s.contents[name].ExecuteTemplate(&b, "content", &p.frame); err != nil {
+	if err := contentTemplates()[name].ExecuteTemplate(&b, "content", &p.frame); err != nil {
 		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
 	content := b.Bytes()[begin:]
@@ -388,8 +391,7 @@ func repaired(r Request, e *wire.Error) string {
 	return here(r, kept)
 }
 
-// form makes a page that answers this request alone, such as a rejected form. e is its
-// rejection, or nil.
+// form makes a page that answers this request alone, such as a rejected form. e is its rejection, or nil.
 func (s *Site) form(r Request, name, title string, body any, e *wire.Error) Reply {
 	status := http.StatusOK
 	if e != nil {

@@ -386,7 +386,7 @@ func (e *entry) row() *row {
 // rowOf renders a row by a template.
 func (s *Site) rowOf(name string, r any) (string, error) {
 	var b strings.Builder
-	if err := s.contents["list"].ExecuteTemplate(&b, name, r); err != nil {
+	if err := contentTemplates()["list"].ExecuteTemplate(&b, name, r); err != nil {
 		return "", fmt.Errorf("show an entry in a list: %w", err)
 	}
 	return b.String(), nil
