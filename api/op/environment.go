@@ -21,8 +21,7 @@ import (
 type Config struct {
 	// Backend answers for the node. Required.
 	Backend Backend
-	// Patience is how long calls wait for a leader and for an index, if that is longer than
-	// usual.
+	// Patience is how long calls wait for a leader and for an index. Zero means WaitTimeout.
 	Patience time.Duration
 	// NoAddressProof means that an address proves no name.
 	NoAddressProof bool
@@ -47,8 +46,7 @@ type Config struct {
 	Notify NotifyRules
 	// Counter is notified of every call. Nil is allowed.
 	Counter Counter
-	// Now is the clock for counting calls and for detecting a since in the future.
-	// Nil means time.Now.
+	// Now is the clock for counting calls and detecting a since in the future. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -100,6 +98,7 @@ func NewEnvironment(cfg *Config, registry prometheus.Registerer, table []Operati
 	}
 	e.WriteRate = cmp.Or(cfg.WriteRate, DefaultWriteRate)
 	e.WriteBurst = cmp.Or(cfg.WriteBurst, DefaultWriteBurst)
+	e.Patience = cmp.Or(cfg.Patience, WaitTimeout)
 	e.ClaimTTL = cmp.Or(cfg.ClaimTTL, DefaultClaimTTL)
 	e.Build = cmp.Or(cfg.Build, rand.Text())
 	if e.Logger == nil {

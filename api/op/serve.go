@@ -67,8 +67,7 @@ func (h Handler) Serve(c *Call) error {
 // FreshnessParams are the parameters of a read without other parameters.
 var FreshnessParams = []string{"consistency", "min_index"}
 
-// ReadFreshness takes X-Commons-Min-Index and the parameters min_index and
-// consistency.
+// ReadFreshness takes X-Commons-Min-Index and the parameters min_index and consistency.
 func (c *Call) ReadFreshness(doc *wire.Document, p *wire.Problems) (f Freshness) {
 	index := func(field, s string) {
 		i, err := strconv.ParseUint(s, 10, 64)
@@ -97,7 +96,7 @@ func (c *Call) Await(f Freshness) error {
 	if f.MinIndex == 0 && !f.Strong {
 		return nil
 	}
-	ctx, done := c.Wait(max(WaitTimeout, c.Env.Patience))
+	ctx, done := c.Wait(c.Env.Patience)
 	defer done()
 	if f.Strong {
 		index, err := c.Env.Backend.ReadIndex(ctx)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
@@ -398,10 +399,6 @@ func TestStrongReadWaits(t *testing.T) {
 
 // TestBehind holds that a wait for an index ends, and how.
 func TestBehind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the limit")
-	}
-	t.Parallel()
 	noLeader := &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	for _, test := range []struct {
 		name     string
@@ -422,10 +419,9 @@ func TestBehind(t *testing.T) {
 		{"a read without parameters", 0, nil, "/api/channels", nil, []string{"X-Commons-Min-Index", "1000"}, "index_ahead", "X-Commons-Min-Index", `"example":{"min_index":0}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
 			b := apitest.NewBackend(t)
 			b.ReadAhead, b.ReadIndexErr = test.ahead, test.err
-			s := apitest.Start(t, b)
+			s := apitest.Start(t, b, func(c *api.Config) { c.Patience = 50 * time.Millisecond })
 			r := s.Get
 			if test.body != nil {
 				r = func(path string, header ...string) *apitest.Response { return s.Post(path, test.body, header...) }
