@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -77,11 +78,11 @@ var _ op.Backend = (*Backend)(nil)
 // boot is the boot id of every Backend.
 var boot = command.BootID{0xa9}
 
-// NewBackend opens an empty state that is closed when the test ends.
+// NewBackend opens an empty state in memory that is closed when the test ends.
 func NewBackend(tb testing.TB) *Backend {
 	tb.Helper()
 	b := &Backend{Ready: []op.Check{{Name: "leader", OK: true, Detail: "node-a leads"}}}
-	machine, err := fsm.Open(fsm.Options{Dir: tb.TempDir(), Observer: b})
+	machine, err := fsm.Open(fsm.Options{Dir: "state", FS: fsmtest.Memory(), Observer: b})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func RequestStream(t *testing.T, s *Server, path, id string, header ...string) (
 	for pair := range slices.Chunk(header, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
-	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
+	res := must.Get(s.transport.RoundTrip(req))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return res, cancel
 }

@@ -19,10 +19,13 @@ import (
 
 // checked holds every answer that a client of others gets against the OpenAPI
 // document.
-type checked struct{ t *testing.T }
+type checked struct {
+	t         *testing.T
+	transport http.RoundTripper
+}
 
 func (c checked) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +44,7 @@ func McpConnect(t *testing.T, s *Server) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: s.URL + "/mcp", HTTPClient: &http.Client{Transport: checked{t}}, MaxRetries: -1,
+		Endpoint: s.URL + "/mcp", HTTPClient: &http.Client{Transport: checked{t, s.transport}}, MaxRetries: -1,
 	}, nil)
 	must.Do(t, err)
 	t.Cleanup(func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -31,7 +33,8 @@ type Server struct {
 	// Addr is host:port, URL the same as a base of paths.
 	Addr, URL string
 
-	tb testing.TB
+	tb        testing.TB
+	transport *http.Transport
 }
 
 // Start serves a backend until the test ends. Configure may change the
@@ -50,27 +53,39 @@ func Start(tb testing.TB, b *Backend, configure ...func(*api.Config)) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s := At(tb, ln.Addr().String())
+	s.Backend, s.API = b, server
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			tb.Error(err)
-		}
-		if err := <-served; err != nil {
-			tb.Error(err)
+		s.closeIdle(ctx)
+		_ = ln.Close()
+		check.Err(tb, <-served, nil, "serve")
+		if err := server.Shutdown(ctx); !errors.Is(err, net.ErrClosed) {
+			check.Err(tb, err, nil, "stop the server")
 		}
 	})
-	s := At(tb, ln.Addr().String())
-	s.Backend, s.API = b, server
 	return s
+}
+
+// closeIdle closes the connections that no request uses, and waits until the server has noticed: a
+// Shutdown looks for the end of the others every 100 ms.
+func (s *Server) closeIdle(ctx context.Context) {
+	s.transport.CloseIdleConnections()
+	_ = await.Until(ctx, 50*time.Millisecond, time.Millisecond, func() error { // others end in Shutdown
+		if s.API.Guard.Connections() > 0 {
+			return errors.New("connections are open")
+		}
+		return nil
+	})
 }
 
 // At is an interface that is served at an address already, without its backend.
 func At(tb testing.TB, addr string) *Server {
 	tb.Helper()
-	return &Server{Addr: addr, URL: "http://" + addr, tb: tb}
+	return &Server{Addr: addr, URL: "http://" + addr, tb: tb, transport: &http.Transport{}}
 }
 
 // Do sends a request and checks the response against the OpenAPI document. Headers
@@ -101,7 +116,7 @@ func (s *Server) Request(method, path, body string, headers ...string) *http.Req
 // Send sends a request and reads the response, which it neither checks nor follows.
 func (s *Server) Send(req *http.Request) *Response {
 	s.tb.Helper()
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
 		s.tb.Fatal(err)
 	}

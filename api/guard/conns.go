@@ -49,6 +49,13 @@ func (c *conns) init(g *Guard) {
 	c.lingers = make(chan struct{}, lingering)
 }
 
+// Connections returns the number of open connections.
+func (g *Guard) Connections() int {
+	g.conns.mu.Lock()
+	defer g.conns.mu.Unlock()
+	return len(g.conns.open) + len(g.conns.reserved)
+}
+
 // Conn is a connection that was admitted.
 type Conn struct {
 	net.Conn
@@ -95,8 +102,7 @@ func (g *Guard) Admit(conn net.Conn, addr netip.Addr, exempt bool, rejection []b
 	return nil
 }
 
-// admit counts a connection. If there is no room, those that have been idle for longest
-// are closed.
+// admit counts a connection. If there is no room, those that have been idle for longest are closed.
 func (c *conns) admit(conn *Conn) bool {
 	c.mu.Lock()
 	var victims []*Conn
@@ -246,8 +252,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 // past is a deadline that ends a running read.
 var past = time.Unix(1, 0)
 
-// Begin notes that a call runs. It reports whether it may: the connection may be
-// closing already.
+// Begin notes that a call runs. It reports whether it may: the connection may be closing already.
 func (c *Conn) Begin() bool {
 	c.arrived()
 	c.slow.Store(false) // it arrived in time after all
@@ -277,8 +282,7 @@ func (c *Conn) Idle() {
 // Reserved reports whether the connection is one of those that are kept for health.
 func (c *Conn) Reserved() bool { return c.reserve }
 
-// Linger has Close read on for a moment first: the client was rejected in the
-// middle of its request.
+// Linger has Close read on for a moment first: the client was rejected in the middle of its request.
 func (c *Conn) Linger() { c.linger.Store(true) }
 
 // Watch reads ahead while the client's call waits: ended is closed when the client leaves, or has

@@ -236,13 +236,10 @@ func (g *Guard) Collect(ch chan<- prometheus.Metric) {
 	held := func(name, help string, value int) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, float64(value))
 	}
-	g.conns.mu.Lock()
-	open := len(g.conns.open) + len(g.conns.reserved)
-	g.conns.mu.Unlock()
 	g.answers.mu.Lock()
 	bytes := g.answers.bytes
 	g.answers.mu.Unlock()
-	held("commons_http_connections", "Open connections of clients.", open)
+	held("commons_http_connections", "Open connections of clients.", g.Connections())
 	held("commons_http_connections_max", "How many connections of clients may be open.", g.limits.Connections)
 	held("commons_http_arrivals", "Requests that have arrived only in part.", g.arrivals.held())
 	held("commons_http_arrivals_max", "How many requests may be arriving.", g.limits.Arrivals)
