@@ -81,7 +81,7 @@ var dryRuns = []struct {
 	},
 	{
 		"open items", "/api/home/seen",
-		map[string]any{"agent": "fay", "ids": "e1", "edit_key": apitest.HookKey},
+		map[string]any{"agent": "fay", "ids": "e1", "edit_key": apitest.AgentKey},
 		map[string]any{"agent": "fay", "seen": []any{"e1"}},
 	},
 }
@@ -110,7 +110,7 @@ func TestDryRuns(t *testing.T) {
 					return s.Do(http.MethodPost, test.path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 				},
 			} {
-				apitest.Equal(t, "by a "+how, apitest.Dry(t, s, call).Would, test.would)
+				apitest.Equal(t, "by a "+how, apitest.DryRun(t, s, call).Would, test.would)
 			}
 			if r := s.Post(test.path, test.body); r.Status >= http.StatusBadRequest {
 				t.Errorf("without dry_run: %d %s", r.Status, r.Body)

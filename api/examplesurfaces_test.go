@@ -28,13 +28,13 @@ var placeholderText = regexp.MustCompile(`^Your .* characters\.$|^your-|^https:/
 
 // checkExample holds that a rejection has an example that the surface takes as it is, that an
 // example with a placeholder is a dry run, and that the notes name what to replace.
-func checkExample(t rapid.TB, s *apitest.Server, surface *apitest.ExampleSurface, path string, fields map[string]any, b apitest.SentBack) {
+func checkExample(t rapid.TB, s *apitest.Server, surface *apitest.WriteSurface, path string, fields map[string]any, b apitest.WriteResult) {
 	t.Helper()
 	what := fmt.Sprintf("%s to %s by %s", mustShort(fields), path, surface.Name)
 	if string(b.Problem.Example) == "{}" || len(b.Problem.Example) == 0 {
 		t.Fatalf("%s: no example: %s", what, b.ShownPage)
 	}
-	open := apitest.Replaced(b.Problem.Notes)
+	open := apitest.FieldsToReplace(b.Problem.Notes)
 	dry := strings.Contains(string(b.Problem.Example), `"dry_run":true`)
 	var walk func(name string, value any)
 	walk = func(name string, value any) {
@@ -114,7 +114,7 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := apitest.Board(t, apitest.UnboundedDryRuns, apitest.UnboundedRejections)
-			surfaces := apitest.SurfacesOf(t, s)
+			surfaces := apitest.WriteSurfaces(t, s)
 			rejections, turn := 0, 0
 			try := func(fields map[string]any) {
 				for i := range surfaces {
@@ -161,7 +161,7 @@ func TestEveryFieldErrorHasAnExample(t *testing.T) {
 func TestDrawnRejectionsHaveExamples(t *testing.T) {
 	s := apitest.Board(t, apitest.UnboundedDryRuns, apitest.UnboundedRejections)
 	s.Backend.Apply(&command.SetSettings{WriteRate: new(int64)})
-	surfaces := apitest.SurfacesOf(t, s)
+	surfaces := apitest.WriteSurfaces(t, s)
 	rapid.Check(t, func(rt *rapid.T) {
 		test := dryRuns[rapid.IntRange(0, len(dryRuns)-1).Draw(rt, "write")]
 		surface := &surfaces[rapid.IntRange(0, len(surfaces)-1).Draw(rt, "surface")]
@@ -187,7 +187,7 @@ func TestLimitedWritesAreTheirExample(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := apitest.Board(t)
-			surfaces, limited := apitest.SurfacesOf(t, s), []apitest.SentBack(nil)
+			surfaces, limited := apitest.WriteSurfaces(t, s), []apitest.WriteResult(nil)
 			for _, surface := range surfaces {
 				if !surface.Takes(test.path) {
 					continue
@@ -205,8 +205,8 @@ func TestLimitedWritesAreTheirExample(t *testing.T) {
 				if delete(words, "edit_key"); surface.Name == "tool" {
 					delete(words, "action") // the tool
 				}
-				for word := range strings.FieldsSeq(apitest.StringsOf(words)) {
-					check.Contains(t, apitest.StringsOf(apitest.AnyJSON(t, b.Problem.Example)), word, "by %s: the words of the example %s", surface.Name, b.Problem.Example)
+				for word := range strings.FieldsSeq(apitest.WordsOf(words)) {
+					check.Contains(t, apitest.WordsOf(apitest.AnyJSON(t, b.Problem.Example)), word, "by %s: the words of the example %s", surface.Name, b.Problem.Example)
 				}
 				limited = append(limited, b)
 			}
@@ -238,7 +238,7 @@ func TestExamplesOverABudget(t *testing.T) {
 		"an unread body":   {"POST", "/api/entries", `{"body`, `{"min_index":0}`},
 		"a GET":            {"GET", "/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello", "", `{"action":"publish","confirm":"write","body":"Hello","request_id":"12345678"}`},
 		"a search":         {"GET", "/api/entries?q=tide&limit=3", "", `{"q":"tide","limit":"3"}`},
-		"a test delivery":  {"POST", apitest.HookPath + "/test", "", `{"dry_run":false}`},
+		"a test delivery":  {"POST", apitest.DeliveriesPath + "/test", "", `{"dry_run":false}`},
 		"a call of a tool": {"POST", "/mcp", apitest.ToolCall("publish_entry", `{"edit_key":"ck_secret","tags":"`+whole+`"}`), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -271,7 +271,7 @@ func TestRequestOnClosingConnection(t *testing.T) {
 	ln := &heldListener{Listener: must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t), closing: make(chan struct{}), release: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
-	s := apitest.At(t, ln.Addr().String())
+	s := apitest.ServerAt(t, ln.Addr().String())
 	idle := talk(t, s)
 	must.Equal(t, idle.ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), http.StatusOK, "the first request")
 	await.Eventually(t, "it is being closed, to make room", func() bool { // it is idle a moment after the answer
@@ -499,7 +499,7 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 		{http.MethodGet, "/api/entries", ""},
 		{http.MethodGet, "/api/home?for=ada", ""},
 		{http.MethodPost, "/api/entries", `{"body":"sent too early"}`},
-		{http.MethodPost, "/a2a", apitest.SayA2A("SendMessage", "a", `[{"text":"latest"}]`)},
+		{http.MethodPost, "/a2a", apitest.MessageRequest("SendMessage", "a", `[{"text":"latest"}]`)},
 		{http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"text":"latest"}]}}`},
 		{http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_entries"}}`},
 	}

@@ -136,9 +136,9 @@ func TestRejectedWrites(t *testing.T) {
 			}
 			return p
 		}
-		apitest.Hook(b)
+		apitest.RegisterAda(b)
 		b.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"}) // to be reported
-		check(s.Do(http.MethodPost, apitest.HookPath+"/test", "", apitest.Bearer...), "POST "+apitest.HookPath+"/test", test.retryable)
+		check(s.Do(http.MethodPost, apitest.DeliveriesPath+"/test", "", apitest.Bearer...), "POST "+apitest.DeliveriesPath+"/test", test.retryable)
 		// A GET that writes has a request_id, so that it may always be sent again.
 		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)
 		for _, path := range writes(t) {
@@ -195,7 +195,7 @@ func TestEveryRouteIsBehind(t *testing.T) {
 	check := func(method, path, body string) {
 		s.Do(method, path, body, "X-Commons-Min-Index", "1", "Content-Type", apitest.JSONType).Rejected(t, http.StatusServiceUnavailable, "behind", "", `"retryable":true`)
 	}
-	for _, path := range append(reads(t), apitest.HookPath) {
+	for _, path := range append(reads(t), apitest.DeliveriesPath) {
 		check(http.MethodGet, path+"?for=ada", "")
 	}
 	for _, path := range writes(t) {

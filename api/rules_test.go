@@ -80,7 +80,7 @@ const secret = "my key: ck_" + "qz7m3kx5wb2hfn6ty4jrvdslpc" + "g6ea3oi7u2kzxm5wq
 
 // toolRules are calls that break the rules of everything but publishing, and the code
 // and the fields of the rejection. Of eve's jobs j2 is claimed by cyd, j4 open, j5
-// withdrawn and j6 done. ada is pushed to, fay is not; both have the key hookKey. No receiver answers.
+// withdrawn and j6 done. ada is pushed to, fay is not; both have the key AgentKey. No receiver answers.
 var toolRules = []struct {
 	tool         string
 	arguments    apitest.Args
@@ -184,10 +184,10 @@ var toolRules = []struct {
 	{"request_human_help", apitest.Args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "tags": words(command.MaxHelpTags + 1)}, "validation_failed", "tags"},
 	{"request_human_help", apitest.Args{"agent": "ada", "goal": 1, "requested_action": 2, "context": 3, "constraints": 4, "tags": 5, "request_id": 6}, "validation_failed", "goal requested_action context constraints tags request_id"},
 
-	{"listDeliveries", apitest.Args{"id": "nobody", "edit_key": apitest.HookKey}, "not_found", "id"},
+	{"listDeliveries", apitest.Args{"id": "nobody", "edit_key": apitest.AgentKey}, "not_found", "id"},
 	{"listDeliveries", apitest.Args{"id": "ada"}, "wrong_edit_key", "edit_key"},
 	{"listDeliveries", apitest.Args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"testDelivery", apitest.Args{"id": "nobody", "edit_key": apitest.HookKey}, "not_found", "id"},
+	{"testDelivery", apitest.Args{"id": "nobody", "edit_key": apitest.AgentKey}, "not_found", "id"},
 
 	{"post_job", apitest.Args{"agent": "fay", "title": "A job", "body": "To be done", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"request_human_help", apitest.Args{"agent": "fay", "goal": "A goal", "requested_action": "Do it.", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
@@ -209,12 +209,12 @@ var toolRules = []struct {
 	{"register_agent", apitest.Args{"id": "nobody", "delete": true}, "not_found", "id"},
 	{"testDelivery", apitest.Args{"id": "ada"}, "wrong_edit_key", "edit_key"},
 	{"testDelivery", apitest.Args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"testDelivery", apitest.Args{"id": "fay", "edit_key": apitest.HookKey}, "no_receiver", "notify_url"},
+	{"testDelivery", apitest.Args{"id": "fay", "edit_key": apitest.AgentKey}, "no_receiver", "notify_url"},
 
 	{"home", apitest.Args{}, "validation_failed", "for"},
 	{"mark_seen", apitest.Args{}, "validation_failed", "agent ids"},
-	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1", "x"}, "edit_key": apitest.HookKey}, "validation_failed", "ids"},
-	{"mark_seen", apitest.Args{"agent": "fay", "ids": words(command.MaxSeen + 1), "edit_key": apitest.HookKey}, "validation_failed", "ids"},
+	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1", "x"}, "edit_key": apitest.AgentKey}, "validation_failed", "ids"},
+	{"mark_seen", apitest.Args{"agent": "fay", "ids": words(command.MaxSeen + 1), "edit_key": apitest.AgentKey}, "validation_failed", "ids"},
 	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", apitest.Args{"agent": "nobody", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1"}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
@@ -291,8 +291,8 @@ func checkToolExample(t *testing.T, b *apitest.Toolbox, tool string, arguments a
 // issues are found, in the same words, and the calls do not write. It covers every tool and code.
 func TestRulesHoldForTools(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
-	apitest.Keyed(s.Backend, "fay", "hal")
+	apitest.RegisterAda(s.Backend)
+	apitest.RegisterWithKey(s.Backend, "fay", "hal")
 	s.Backend.Apply(&command.ProtectName{AgentKey: "hal", Protected: true})
 	s.Backend.Verify = func(string, string) error { return &op.ReceiverFailed{Reason: "did not answer"} }
 	b := apitest.NewToolbox(t, s)
@@ -308,9 +308,9 @@ func TestRulesHoldForTools(t *testing.T) {
 		{"close_job", apitest.Args{"agent": "eve", "job_id": "j5"}},
 		{"post_job", apitest.Args{"agent": "eve", "title": "A finished job", "body": "To be done"}}, // j6
 		{"claim_job", apitest.Args{"agent": "cyd", "job_id": "j6"}},
-		{"post_job", apitest.Args{"agent": "fay", "title": "A job of fay", "body": "To be done", "edit_key": apitest.HookKey}}, // j8
-		{"post_job", apitest.Args{"agent": "eve", "title": "A job for fay", "body": "To be done"}},                             // j9
-		{"claim_job", apitest.Args{"agent": "fay", "job_id": "j9", "edit_key": apitest.HookKey}},
+		{"post_job", apitest.Args{"agent": "fay", "title": "A job of fay", "body": "To be done", "edit_key": apitest.AgentKey}}, // j8
+		{"post_job", apitest.Args{"agent": "eve", "title": "A job for fay", "body": "To be done"}},                              // j9
+		{"claim_job", apitest.Args{"agent": "fay", "job_id": "j9", "edit_key": apitest.AgentKey}},
 		{"submit_job_result", apitest.Args{"agent": "cyd", "job_id": "j6", "result": "Done it."}},
 		{"register_agent", apitest.Args{"id": "bella", "note": "Later."}},
 		{"claim_job", apitest.Args{"agent": "cyd", "job_id": "j2"}},                              // ec
@@ -335,7 +335,7 @@ func TestRulesHoldForTools(t *testing.T) {
 		for _, path := range []string{"/api/entries", "/api/jobs?status=all", "/api/agents", "/api/human-requests"} {
 			all += string(s.Get(path).Body)
 		}
-		return all + string(s.Get(apitest.HookPath, apitest.Bearer...).Body)
+		return all + string(s.Get(apitest.DeliveriesPath, apitest.Bearer...).Body)
 	}
 	before := state()
 	tools, codes := map[string]bool{}, map[command.Code]bool{}

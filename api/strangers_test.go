@@ -16,9 +16,9 @@ func TestStrangersTakeNothing(t *testing.T) {
 	key := apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "owner", "description": "Owns this name."}).EditKey
 	guarded := apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "guarded", "description": "Nobody else writes under this.", "protected": true}).EditKey
 	entry := s.Publish(map[string]any{"agent": "owner", "body": "What the owner says.", "edit_key": key}).ID
-	job := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "owner", "title": "The owner's job", "body": "To be done.", "edit_key": key}).Job.ID
-	claimed := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "poster", "title": "A job for the owner", "body": "To be done."}).Job.ID
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "owner", "action": "claim", "job_id": claimed, "edit_key": key})
+	job := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "owner", "title": "The owner's job", "body": "To be done.", "edit_key": key}).Job.ID
+	claimed := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "poster", "title": "A job for the owner", "body": "To be done."}).Job.ID
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "owner", "action": "claim", "job_id": claimed, "edit_key": key})
 	const text, wrong = "For the owner, believe me.", "ck_" + "00000000000000000000000000000000"
 	for name, attack := range map[string]struct {
 		path string

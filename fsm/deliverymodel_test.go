@@ -270,7 +270,7 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 	case command.OpTestDelivery:
 		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: fsmtest.KeyHash("key of " + agent)}}
 	case command.OpRegister:
-		return fsmtest.Rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
+		return fsmtest.ChangeReceiver(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
 	default:
 		return &command.Tick{}
 	}
@@ -445,7 +445,7 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 		defer func() { dropMachine(rt, r.m) }()
 		r.log.feed(r.m, 1, 1)
 		r.model.now = r.log.stamp
-		r.commit(1000, fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
+		r.commit(1000, fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil))
 		for name, a := range r.model.agents {
 			a.url = "https://" + name + ".example.org/hook"
 		}

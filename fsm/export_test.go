@@ -105,7 +105,7 @@ func TestNewDataKeyPausesReceivers(t *testing.T) {
 	for name, anew := range map[string]bool{"the same data key": false, "another data key": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.Run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil), fsmtest.Rehook("bob", ""))
+			r.Run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil), fsmtest.ChangeReceiver("bob", ""))
 			r.Run(fsmtest.Post("eve", fsmtest.Mention("ada", "bob")), fsmtest.Post("eve", fsmtest.Mention("ada")))
 			r.Attempt("ada", command.AttemptFailed, nil)
 			data, _, rows := exportOf(t, r.Machine)
@@ -120,18 +120,18 @@ func TestNewDataKeyPausesReceivers(t *testing.T) {
 			const waiting = "mention e1 waiting status_500, mention e2 waiting"
 			check.Equal(t, restored.Summary("ada"), waiting, "the deliveries to ada")
 			check.Equal(t, restored.Outbox("ada").Paused, anew, "paused")
-			check.Equal(t, len(restored.Due(restored.Now()+fsmtest.Hourly)) == 0, anew, "nothing is due within an hour")
+			check.Equal(t, len(restored.Due(restored.Now()+fsmtest.Hour)) == 0, anew, "nothing is due within an hour")
 			if !anew {
 				return
 			}
 			restored.WantProblem(&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: fsmtest.KeyHash("key of ada")}}, command.ProblemNoHook)
 			restored.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 			check.Equal(t, restored.Summary("ada"), waiting+", mention e3 waiting", "the deliveries to ada while paused")
-			unproven := fsmtest.Rehook("ada", fsmtest.AtAda)
+			unproven := fsmtest.ChangeReceiver("ada", fsmtest.AdaReceiver)
 			unproven.Proof.Key = nil
 			check.Equal(t, restored.Run(unproven)[0].Outcome, command.OutcomeUnchanged, "the same receiver without the key")
 			check.Equal(t, restored.Outbox("ada").Paused, true, "paused without the key")
-			restored.WantDone(fsmtest.Rehook("ada", fsmtest.AtAda))
+			restored.WantDone(fsmtest.ChangeReceiver("ada", fsmtest.AdaReceiver))
 			check.Equal(t, restored.Outbox("ada").Paused, false, "paused after the receiver was set again")
 			restored.Attempt("ada", command.AttemptDelivered, nil)
 			check.Equal(t, restored.Summary("ada"), "mention e1 delivered, mention e2 waiting, mention e3 waiting", "the deliveries to ada")

@@ -12,8 +12,8 @@ import (
 // TestDeliveriesSurviveRestart opens the state again, and goes on.
 func TestDeliveriesSurviveRestart(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
-	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada", "bob")), fsmtest.Post("eve", fsmtest.Mention("ada")), fsmtest.Rehook("bob", ""))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil))
+	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada", "bob")), fsmtest.Post("eve", fsmtest.Mention("ada")), fsmtest.ChangeReceiver("bob", ""))
 	r.Attempt("ada", command.AttemptFailed, nil)
 	want := r.Outbox("ada")
 	must.Do(t, r.Close())
@@ -39,7 +39,7 @@ func TestWatchDeliveries(t *testing.T) {
 		do   func()
 		want bool
 	}{
-		{func() { r.Run(fsmtest.Hooked("ada", nil)) }, true},
+		{func() { r.Run(fsmtest.RegisterWithReceiver("ada", nil)) }, true},
 		{func() { r.Run(fsmtest.Post("eve", nil), fsmtest.Post("eve", fsmtest.Mention("bob"))) }, false},
 		{func() { r.Run(fsmtest.Post("eve", fsmtest.Mention("ada"))) }, true},
 		{func() { r.BeginAll(command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}) }, true},

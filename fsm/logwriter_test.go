@@ -54,7 +54,7 @@ func newLogWriter(t *rapid.T, l *raftLog, m *Machine, applied func()) *logWriter
 		&command.Init{ClusterID: "c", SealedDataKey: []byte("key")}, &command.SetSettings{SenderDays: &days},
 	}
 	for _, name := range someAgents[:3] {
-		first = append(first, fsmtest.Hooked(name, func(c *command.Register) {
+		first = append(first, fsmtest.RegisterWithReceiver(name, func(c *command.Register) {
 			c.NewKey, c.Proof = fsmtest.KeyHash(name), fsmtest.ByAddress("from-home")
 		}))
 	}

@@ -12,11 +12,14 @@ import (
 
 func TestListProfiles(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Register("ada", "k", fsmtest.Saying("Reads books about whales.")), fsmtest.Register("bob", "k", fsmtest.Saying("Catches whales.")))
+	r.Run(fsmtest.Register("ada", "k", fsmtest.WithDescription("Reads books about whales.")), fsmtest.Register("bob", "k", fsmtest.WithDescription("Catches whales.")))
 	r.Run(fsmtest.Register("eve", "k", func(c *command.Register) {
 		c.Given, c.Capabilities, c.Note = command.FieldDescription|command.FieldCapabilities|command.FieldNote, []string{"Translation"}, "Bücher"
 	}))
-	r.Run(fsmtest.Register("ada", "k2", func(c *command.Register) { fsmtest.Saying("Reads papers.")(c); c.Proof.Key = fsmtest.KeyHash("k") }))
+	r.Run(fsmtest.Register("ada", "k2", func(c *command.Register) {
+		fsmtest.WithDescription("Reads papers.")(c)
+		c.Proof.Key = fsmtest.KeyHash("k")
+	}))
 	check := func(m *Machine) {
 		t.Helper()
 		v := m.View()

@@ -60,7 +60,7 @@ func TestPurgeOfAProfile(t *testing.T) {
 			if after, _ := r.Profile("ada"); after != before {
 				t.Errorf("another profile was %s and is %s", before, after)
 			}
-			if !r.Opens("eve", "k-eve") {
+			if !r.HasKey("eve", "k-eve") {
 				t.Error("the owner has lost its key")
 			}
 			anew := fsmtest.Register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", fsmtest.KeyHash("k-eve") })

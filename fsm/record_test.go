@@ -24,5 +24,5 @@ func TestFoundingIsRecorded(t *testing.T) {
 	v := m.View()
 	defer v.Release()
 	want := []string{"leader form_cluster first", "operator restore first -> second", "m1 lead term 1", "m1 lead term 1"}
-	check.Diff(t, fsmtest.Told(t, v), want, "told")
+	check.Diff(t, fsmtest.ChangeLog(t, v), want, "told")
 }

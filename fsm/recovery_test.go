@@ -39,20 +39,20 @@ func (m *recoveryModel) recover(now int64, recovery, newKey, request string) boo
 func TestRecoveryAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t)
-		m := &recoveryModel{key: "key of ada", url: fsmtest.AtAda, recovery: "recovery of key of ada"}
+		m := &recoveryModel{key: "key of ada", url: fsmtest.AdaReceiver, recovery: "recovery of key of ada"}
 		known := []string{"wrong", m.recovery}
-		r.WantDone(fsmtest.Hooked("ada", nil))
+		r.WantDone(fsmtest.RegisterWithReceiver("ada", nil))
 		for step := range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			r.Later(rapid.SampledFrom([]int64{0, 0, fsmtest.Minute, 9 * fsmtest.Minute, 11 * fsmtest.Minute}).Draw(rt, "later"))
 			newKey := fmt.Sprint("key ", step)
 			op := rapid.SampledFrom([]string{"move", "rotate", "recover", "recover", "recover", "recover", "reset"}).Draw(rt, "op")
 			switch op {
 			case "move":
-				url := rapid.SampledFrom([]string{fsmtest.AtAda, fsmtest.AtThief, ""}).Draw(rt, "url")
-				r.Run(fsmtest.Changes("ada", m.key, fsmtest.Moves(url)))
+				url := rapid.SampledFrom([]string{fsmtest.AdaReceiver, fsmtest.ThiefReceiver, ""}).Draw(rt, "url")
+				r.Run(fsmtest.Changes("ada", m.key, fsmtest.WithReceiver(url)))
 				m.url, m.used = url, true
 			case "rotate":
-				r.WantDone(fsmtest.Changes("ada", m.key, fsmtest.Rotates(newKey)))
+				r.WantDone(fsmtest.Changes("ada", m.key, fsmtest.WithNewKey(newKey)))
 				m.key, m.used, m.ended = newKey, false, ""
 			case "reset":
 				r.WantDone(&command.ResetKey{AgentKey: "ada", NewKey: fsmtest.KeyHash(newKey), NewRecovery: fsmtest.KeyHash("recovery of " + newKey)})
@@ -60,7 +60,7 @@ func TestRecoveryAgainstModel(t *testing.T) {
 			case "recover":
 				recovery := rapid.SampledFrom(known[max(0, len(known)-4):]).Draw(rt, "recovery key")
 				request := rapid.SampledFrom([]string{"", "request-1", "request-2"}).Draw(rt, "request")
-				got := r.Run(fsmtest.Recovers("ada", recovery, newKey, request))[0]
+				got := r.Run(fsmtest.Recover("ada", recovery, newKey, request))[0]
 				if issued := m.recover(r.Now(), recovery, newKey, request); issued != got.KeyIssued || issued != got.RecoveryIssued {
 					rt.Fatalf("step %d: %s: %+v, want a pair: %v", step, recovery, got, issued)
 				}
@@ -68,7 +68,7 @@ func TestRecoveryAgainstModel(t *testing.T) {
 			if known[len(known)-1] != m.recovery {
 				known = append(known, m.recovery)
 			}
-			if !r.Opens("ada", m.key) {
+			if !r.HasKey("ada", m.key) {
 				rt.Fatalf("step %d, %s: %s does not open the name", step, op, m.key)
 			}
 			must.Equal(rt, r.Receiver("ada"), m.url, "step %d, %s: the receiver", step, op)

@@ -18,14 +18,14 @@ func TestPurgeErasesReports(t *testing.T) {
 	send := func(target, says string) {
 		c := fsmtest.Report(target, "s"+says)
 		c.Text = "It says " + says
-		r.Only(c, command.OutcomeDone, 0)
+		r.WantOutcome(c, command.OutcomeDone, 0)
 	}
 	send("e1", purgedWord+" first.")
-	r.Only(fsmtest.ResolveReport(command.ReportKept, "e1"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e1"), command.OutcomeDone, 0)
 	r.log.stamp += command.ReportKeptMillis
 	r.Run(&command.Tick{}) // the first is gone
 	send("e1", purgedWord+" again.")
-	r.Only(fsmtest.ResolveReport(command.ReportErased, "e1"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportErased, "e1"), command.OutcomeDone, 0)
 	send("e1", purgedWord+" once more.")
 	send("e2", "nothing.")
 	must.Do(t, r.store.Flush())

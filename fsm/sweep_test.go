@@ -48,7 +48,7 @@ func TestPurgeAfterSweep(t *testing.T) {
 func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	longtest.SkipRaced(t, longtest.OneGoroutine)
 	r := newRig(t)
-	root := r.Publish(fsmtest.In("den"))
+	root := r.Publish(fsmtest.InChannel("den"))
 	r.Run(fsmtest.Post("eve", func(p *command.Publish) {
 		fsmtest.Relate(command.RelationReply, root)(p)
 		p.Body = "Say " + purgedWord + "."
@@ -56,7 +56,7 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	r.Later(2 * fsmtest.Day)
 	payloads := make([]command.Payload, 0, 1000)
 	for i := range state.HiddenEntries {
-		payloads = append(payloads, fsmtest.Post("ada", fsmtest.In("hall")))
+		payloads = append(payloads, fsmtest.Post("ada", fsmtest.InChannel("hall")))
 		if len(payloads) == cap(payloads) || i == state.HiddenEntries-1 {
 			r.Run(payloads...)
 			payloads = payloads[:0]

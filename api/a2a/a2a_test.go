@@ -46,9 +46,9 @@ func TestA2APublishes(t *testing.T) {
 		}
 		return p
 	}
-	first := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "m1", parts))
+	first := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "m1", parts))
 	published := check(first.Result.Message, "ROLE_AGENT", "", false)
-	again := apitest.RPC(t, s, apitest.SayA2A("message/send", "m1", parts))
+	again := apitest.RPC(t, s, apitest.MessageRequest("message/send", "m1", parts))
 	if p := check(&again.Result.ReplyA2A, "agent", "message", true); p.Entry.ID != published.Entry.ID {
 		t.Errorf("published twice: %s and %s", published.Entry.ID, p.Entry.ID)
 	}
@@ -64,7 +64,7 @@ func TestA2APublishes(t *testing.T) {
 	for _, id := range []string{"m1234567", strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))} {
 		s.Publish(map[string]any{"agent": "Ada", "body": "By HTTP", "request_id": id})
 	}
-	check(apitest.RPC(t, s, apitest.SayA2A("SendMessage", "m2", parts)).Result.Message, "ROLE_AGENT", "", false)
+	check(apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "m2", parts)).Result.Message, "ROLE_AGENT", "", false)
 	list := apitest.Decoded[apitest.List](t, s.Get("/api/entries"))
 	if len(list.Entries) != 4 {
 		t.Errorf("%d entries, want 4", len(list.Entries))
@@ -80,7 +80,7 @@ func TestA2ANotesIgnoredText(t *testing.T) {
 		{`[{"text":"By text"},{"data":{"body":null,"title":"A title"}}]`, "", "By text"},
 		{`[{"data":{"text":"By data"}}]`, "", "By data"},
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("message/send", "i"+strconv.Itoa(i), test.parts))
+		r := apitest.RPC(t, s, apitest.MessageRequest("message/send", "i"+strconv.Itoa(i), test.parts))
 		if r.Error != nil {
 			t.Fatalf("%s: %+v", test.parts, r.Error)
 		}
@@ -157,7 +157,7 @@ func TestA2ACommands(t *testing.T) {
 		"channels": {"channels", "general (1)"},
 	} {
 		for _, parts := range []string{`[{"kind":"text","text":%q}]`, `[{"kind":"text","text":%q},{"kind":"data","data":{"agent":"ada"}}]`} {
-			r := apitest.RPC(t, s, apitest.SayA2A("message/send", id, fmt.Sprintf(parts, test.text)))
+			r := apitest.RPC(t, s, apitest.MessageRequest("message/send", id, fmt.Sprintf(parts, test.text)))
 			if r.Error != nil || !strings.Contains(r.Result.Parts[0].Text, test.has) || len(r.Result.Parts[1].Data) == 0 {
 				t.Errorf("%s: %+v", test.text, r)
 			}
@@ -169,7 +169,7 @@ func TestA2ACommands(t *testing.T) {
 		"lines":   `[{"text":"search\nand find"}]`,
 		"replies": `[{"text":"ping"},{"data":{"reply_to":"e1"}}]`,
 	} {
-		if r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", id, parts)); r.Error != nil || !strings.HasPrefix(r.Result.Message.Parts[0].Text, "Published: ") {
+		if r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", id, parts)); r.Error != nil || !strings.HasPrefix(r.Result.Message.Parts[0].Text, "Published: ") {
 			t.Errorf("%s: %+v", parts, r.Error)
 		}
 	}
@@ -195,7 +195,7 @@ func TestA2AHearsCommands(t *testing.T) {
 		{"search\u00a0hello", "no such entries"},
 		{"Search?", "Say what to search for"},
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("message/send", "c"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, test.text)))
+		r := apitest.RPC(t, s, apitest.MessageRequest("message/send", "c"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, test.text)))
 		if r.Error != nil || !strings.Contains(r.Result.Parts[0].Text, test.has) {
 			t.Errorf("%s: %+v %+v", test.text, r.Result, r.Error)
 		}
@@ -223,7 +223,7 @@ func TestA2AHearsCommands(t *testing.T) {
 		"ping me when the tide is high",
 		"ping\npong",
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("message/send", "p"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, text)))
+		r := apitest.RPC(t, s, apitest.MessageRequest("message/send", "p"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, text)))
 		if r.Error != nil || !strings.HasPrefix(r.Result.Parts[0].Text, "Published: ") {
 			t.Errorf("%s: %+v %+v", text, r.Result, r.Error)
 		}
@@ -245,14 +245,14 @@ func TestA2AVersions(t *testing.T) {
 		{"message/send", "1.0", false},
 		{"SendMessage", "0.3", true},
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A(test.method, "v", `[{"text":"ping"}]`), "A2A-Version", test.version)
+		r := apitest.RPC(t, s, apitest.MessageRequest(test.method, "v", `[{"text":"ping"}]`), "A2A-Version", test.version)
 		if r.Error != nil || (r.Result.Message == nil) != test.flat {
 			t.Errorf("%+v: %+v", test, r)
 		}
 	}
-	s.Post("/a2a?A2A-Version=3.0", apitest.SayA2A("SendMessage", "v", `[{"text":"ping"}]`)).Has(t, "-32009")
+	s.Post("/a2a?A2A-Version=3.0", apitest.MessageRequest("SendMessage", "v", `[{"text":"ping"}]`)).Has(t, "-32009")
 	for _, id := range []string{`"a"`, `1`, `1.5`, `null`} {
-		s.Post("/a2a", strings.Replace(apitest.SayA2A("SendMessage", "v", `[{"text":"ping"}]`), `"id":7`, `"id":`+id, 1)).Has(t, `"id":`+id+`,`, `"result":`)
+		s.Post("/a2a", strings.Replace(apitest.MessageRequest("SendMessage", "v", `[{"text":"ping"}]`), `"id":7`, `"id":`+id, 1)).Has(t, `"id":`+id+`,`, `"result":`)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestA2AIsCounted(t *testing.T) {
 	var l apitest.Ledger
 	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })
 	for _, text := range []string{"Hello, all", "latest", "help"} {
-		apitest.RPC(t, s, apitest.SayA2A("SendMessage", text, fmt.Sprintf(`[{"text":%q}]`, text)))
+		apitest.RPC(t, s, apitest.MessageRequest("SendMessage", text, fmt.Sprintf(`[{"text":%q}]`, text)))
 	}
 	apitest.RPC(t, s, `{}`)
 	var got []string
@@ -291,7 +291,7 @@ func TestA2AErrors(t *testing.T) {
 		{`hello`, "PARSE_ERROR", -32700, nil},
 		{``, "PARSE_ERROR", -32700, nil},
 		{`{"jsonrpc":"2.0","jsonrpc":"2.0"}`, "PARSE_ERROR", -32700, nil},
-		{`[` + apitest.SayA2A("SendMessage", "b", ok) + `]`, "INVALID_REQUEST", -32600, nil},
+		{`[` + apitest.MessageRequest("SendMessage", "b", ok) + `]`, "INVALID_REQUEST", -32600, nil},
 		{`"text"`, "INVALID_REQUEST", -32600, nil},
 		{`{}`, "INVALID_REQUEST", -32600, nil},
 		{`{"jsonrpc":"1.0","id":7,"method":"SendMessage"}`, "INVALID_REQUEST", -32600, nil},
@@ -312,7 +312,7 @@ func TestA2AErrors(t *testing.T) {
 		{message(`{"messageId":"a","role":"user","parts":[{"data":[1]}]}`), "INVALID_PARAMS", -32602, nil},
 		{message(`{"messageId":"a","role":"user","parts":[{"text":"Hello","data":{}}]}`), "INVALID_PARAMS", -32602, nil},
 		{message(`{"messageId":"` + strings.Repeat("a", 201) + `","role":"user","parts":` + ok + `}`), "INVALID_PARAMS", -32602, nil},
-		{apitest.SayA2A("SendMessage", "a", `[{"text":"x"}]`), "INVALID_PARAMS", -32602, nil},
+		{apitest.MessageRequest("SendMessage", "a", `[{"text":"x"}]`), "INVALID_PARAMS", -32602, nil},
 		{message(`{"messageId":"a","role":"user","taskId":"t1","parts":` + ok + `}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("GetTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("CancelTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
@@ -323,13 +323,13 @@ func TestA2AErrors(t *testing.T) {
 		{call("CreateTaskPushNotificationConfig", `{}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
 		{call("SendMessage", `{"message":{"messageId":"a","role":"user","parts":`+ok+`},"configuration":{"taskPushNotificationConfig":{"url":"https://a.example"}}}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
 		{call("GetExtendedAgentCard", `{}`), "UNSUPPORTED_OPERATION", -32004, nil},
-		{apitest.SayA2A("SendMessage", "a", `[{"raw":"aGVsbG8="}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
-		{apitest.SayA2A("SendMessage", "a", `[{"url":"https://a.example/x.png"}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
-		{apitest.SayA2A("SendMessage", "a", `[{"kind":"file","file":{"uri":"https://a.example/x.png"}}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
-		{apitest.SayA2A("SendMessage", "a", `[{"kind":"video","text":"x"}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
-		{apitest.SayA2A("SendMessage", "a", ok), "CONTENT_TYPE_NOT_SUPPORTED", -32005, []string{"Content-Encoding", "gzip"}},
-		{apitest.SayA2A("SendMessage", "a", ok), "VERSION_NOT_SUPPORTED", -32009, []string{"A2A-Version", "2.0"}},
-		{apitest.SayA2A("SendMessage", "a", ok), "VERSION_NOT_SUPPORTED", -32009, []string{"A2A-Version", "0.2"}},
+		{apitest.MessageRequest("SendMessage", "a", `[{"raw":"aGVsbG8="}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
+		{apitest.MessageRequest("SendMessage", "a", `[{"url":"https://a.example/x.png"}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
+		{apitest.MessageRequest("SendMessage", "a", `[{"kind":"file","file":{"uri":"https://a.example/x.png"}}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
+		{apitest.MessageRequest("SendMessage", "a", `[{"kind":"video","text":"x"}]`), "CONTENT_TYPE_NOT_SUPPORTED", -32005, nil},
+		{apitest.MessageRequest("SendMessage", "a", ok), "CONTENT_TYPE_NOT_SUPPORTED", -32005, []string{"Content-Encoding", "gzip"}},
+		{apitest.MessageRequest("SendMessage", "a", ok), "VERSION_NOT_SUPPORTED", -32009, []string{"A2A-Version", "2.0"}},
+		{apitest.MessageRequest("SendMessage", "a", ok), "VERSION_NOT_SUPPORTED", -32009, []string{"A2A-Version", "0.2"}},
 	} {
 		r := apitest.RPC(t, s, test.body, test.headers...)
 		if r.Error == nil || r.Error.Code != test.code || r.Error.Message == "" {
@@ -451,7 +451,7 @@ func TestA2APartIssues(t *testing.T) {
 		`[{"data":{"title":"No text"}}]`:            "body",
 		`[{"text":"Hello","data":{"agent":"ada"}}]`: "parts[0]",
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "p", parts))
+		r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "p", parts))
 		if r.Error == nil {
 			t.Errorf("%s: %+v", parts, r.Result)
 			continue
@@ -512,7 +512,7 @@ func TestA2ACommandExamples(t *testing.T) {
 	} {
 		for _, method := range []string{"SendMessage", "message/send"} {
 			s.Backend.Behind = test.behind
-			r := apitest.RPC(t, s, apitest.SayA2A(method, "c", fmt.Sprintf(`[{"text":%q},{"data":{"agent":"ada"}}]`, test.text)), test.headers...)
+			r := apitest.RPC(t, s, apitest.MessageRequest(method, "c", fmt.Sprintf(`[{"text":%q},{"data":{"agent":"ada"}}]`, test.text)), test.headers...)
 			s.Backend.Behind = false
 			if r.Error == nil {
 				t.Errorf("%s %v: %+v", test.text, test.headers, r.Result)
@@ -551,7 +551,7 @@ func TestA2ADataCommands(t *testing.T) {
 		{`[{"text":"my home"},{"data":{"command":"read","id":"e1"}}]`, "The text of your message was not published", `"entry":{"id":"e1"`},
 	} {
 		for _, method := range []string{"SendMessage", "message/send"} {
-			r := apitest.RPC(t, s, apitest.SayA2A(method, "order-"+strconv.Itoa(i), test.parts))
+			r := apitest.RPC(t, s, apitest.MessageRequest(method, "order-"+strconv.Itoa(i), test.parts))
 			if r.Error != nil {
 				t.Errorf("%s: %+v", test.parts, r.Error)
 				continue
@@ -573,7 +573,7 @@ func TestA2ADataCommands(t *testing.T) {
 		{`[{"data":{"command":"jobs","status":"done","format":"atom"}}]`, "format", `{"data":{"command":"jobs","status":"done"`},
 		{`[{"data":{"command":"search","q":["a","b"]}}]`, "q", `{"data":{"command":"search"`},
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "wrong", test.parts))
+		r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "wrong", test.parts))
 		if r.Error == nil {
 			t.Errorf("%s: %+v", test.parts, r.Result)
 			continue
@@ -586,24 +586,24 @@ func TestA2ADataCommands(t *testing.T) {
 			t.Errorf("%s: the example %s: %+v", test.parts, problem.Example, again.Error)
 		}
 	}
-	noID := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "", `[{"data":{"command":"jobs","status":"lost"}}]`))
+	noID := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "", `[{"data":{"command":"jobs","status":"lost"}}]`))
 	if problem := apitest.ProblemA2A(t, noID.Error.Data); len(problem.Issues) != 2 || apitest.RPC(t, s, string(problem.Example)).Error != nil {
 		t.Errorf("a command without an id: %+v %s", problem.Issues, problem.Example)
 	}
-	if r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "lost", `[{"data":{"command":"read","id":"e99"}}]`)); r.Error == nil || apitest.ProblemA2A(t, r.Error.Data).Code != "not_found" {
+	if r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "lost", `[{"data":{"command":"read","id":"e99"}}]`)); r.Error == nil || apitest.ProblemA2A(t, r.Error.Data).Code != "not_found" {
 		t.Errorf("an unknown entry: %+v", r)
 	}
 	for _, test := range []struct{ parts, field string }{
 		{`[{"data":{"command":"read","id":"e99"}}]`, "id"},
 		{`[{"data":{"command":"read"}}]`, "id"},
 	} {
-		r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "", test.parts))
+		r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "", test.parts))
 		problem := apitest.ProblemA2A(t, r.Error.Data)
 		if last := problem.Issues[len(problem.Issues)-1].Field; last != test.field {
 			t.Errorf("%s without an id: %+v, want the last of %s", test.parts, problem.Issues, test.field)
 		}
 		keyed := strings.Contains(test.parts, "edit_key")
-		if strings.Contains(string(problem.Example), apitest.HookKey) || keyed != slices.Contains(problem.Notes, wire.KeyLeftOut) {
+		if strings.Contains(string(problem.Example), apitest.AgentKey) || keyed != slices.Contains(problem.Notes, wire.KeyLeftOut) {
 			t.Errorf("%s without an id: the example %s with %q", test.parts, problem.Example, problem.Notes)
 		}
 		if !keyed {
@@ -622,12 +622,12 @@ func TestA2ARetracts(t *testing.T) {
 	s := apitest.New(t)
 	part := regexp.MustCompile(`data part (\{"supersedes".*\})`)
 	for i, data := range []string{`{}`, `{"agent":"ada"}`} {
-		published := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "first-"+strconv.Itoa(i), `[{"text":"Sent too early"},{"data":`+data+`}]`))
+		published := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "first-"+strconv.Itoa(i), `[{"text":"Sent too early"},{"data":`+data+`}]`))
 		found := part.FindStringSubmatch(published.Result.Message.Parts[0].Text)
 		if found == nil {
 			t.Fatalf("no data part in %s", published.Result.Message.Parts[0].Text)
 		}
-		r := apitest.RPC(t, s, apitest.SayA2A("SendMessage", "second-"+strconv.Itoa(i), `[{"text":"Sent too early, sorry"},{"data":`+found[1]+`}]`))
+		r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "second-"+strconv.Itoa(i), `[{"text":"Sent too early, sorry"},{"data":`+found[1]+`}]`))
 		if r.Error != nil || !strings.Contains(string(r.Result.Message.Parts[1].Data), `"relation":"retraction"`) {
 			t.Errorf("%s: %+v", found[1], r)
 		}

@@ -46,8 +46,8 @@ func RPC(t *testing.T, s *Server, body string, headers ...string) RPCAnswer {
 	return answer
 }
 
-// SayA2A is a request that sends parts.
-func SayA2A(method, id, parts string) string {
+// MessageRequest is a request that sends parts.
+func MessageRequest(method, id, parts string) string {
 	role := "ROLE_USER"
 	if method == "message/send" {
 		role = "user"

@@ -22,9 +22,9 @@ type DryRunAnswer struct {
 // NothingWritten ends the answer to each dry run.
 const NothingWritten = "Nothing was written. Send again without dry_run."
 
-// Untouched checks that a call proposes no command, asks no receiver, and leaves the state and the
+// WithoutEffect checks that a call proposes no command, asks no receiver, and leaves the state and the
 // log as they are.
-func Untouched(t *testing.T, s *Server, call func() *Response) *Response {
+func WithoutEffect(t *testing.T, s *Server, call func() *Response) *Response {
 	t.Helper()
 	index, digest := s.Backend.Machine.Digest()
 	proposed, verify := len(s.Backend.Senders), s.Backend.Verify
@@ -41,10 +41,10 @@ func Untouched(t *testing.T, s *Server, call func() *Response) *Response {
 	return r
 }
 
-// Dry sends a dry run that is to succeed.
-func Dry(t *testing.T, s *Server, call func() *Response) (answer DryRunAnswer) {
+// DryRun sends a dry run that is to succeed.
+func DryRun(t *testing.T, s *Server, call func() *Response) (answer DryRunAnswer) {
 	t.Helper()
-	r := Untouched(t, s, call)
+	r := WithoutEffect(t, s, call)
 	r.Must(t, http.StatusOK).WantHeader(t, "Location", "")
 	members := Decoded[map[string]json.RawMessage](t, r)
 	Equal(t, "members of "+string(r.Body), len(members), 3)
@@ -59,7 +59,7 @@ func Dry(t *testing.T, s *Server, call func() *Response) (answer DryRunAnswer) {
 func Board(t *testing.T, configure ...func(*api.Config)) *Server {
 	t.Helper()
 	s := WithModerator(t, configure...)
-	Hook(s.Backend)
+	RegisterAda(s.Backend)
 	s.Publish(map[string]any{"agent": "eve", "body": "The tide turns.", "channel": "tides"}) // e1
 	for _, body := range []map[string]any{
 		{"agent": "eve", "title": "An open job", "body": "To be done."},    // j2
@@ -68,6 +68,6 @@ func Board(t *testing.T, configure ...func(*api.Config)) *Server {
 	} {
 		s.Post("/api/jobs", body).Must(t, http.StatusCreated)
 	}
-	Keyed(s.Backend, "fay")
+	RegisterWithKey(s.Backend, "fay")
 	return s
 }

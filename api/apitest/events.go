@@ -14,8 +14,8 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// ToldEvent is an event as a client reads it.
-type ToldEvent struct {
+// Event is an event as a client reads it.
+type Event struct {
 	ID, Event string
 	Entry     *Entry
 	Job       *struct{ ID, Status string }
@@ -23,7 +23,7 @@ type ToldEvent struct {
 	Reason    string // of a reset
 }
 
-func (e ToldEvent) String() string {
+func (e Event) String() string {
 	text := e.Event + e.Profile + e.Reason
 	if e.Entry != nil {
 		text += " " + e.Entry.ID
@@ -93,7 +93,7 @@ func (st *EventStream) block() string {
 }
 
 // Next returns the next event.
-func (st *EventStream) Next() ToldEvent {
+func (st *EventStream) Next() Event {
 	st.t.Helper()
 	block := st.block()
 	var id, event, data string
@@ -101,7 +101,7 @@ func (st *EventStream) Next() ToldEvent {
 		st.t.Fatalf("a block is %q: %v", block, err)
 	}
 	_, data, _ = strings.Cut(block, "data: ")
-	var e ToldEvent
+	var e Event
 	if err := json.Unmarshal([]byte(data), &e); err != nil || e.ID != id || e.Event != event {
 		st.t.Fatalf("a block is %q: %v", block, err)
 	}

@@ -17,34 +17,34 @@ func Register(t *testing.T, s *Server, status int, body map[string]any) client.R
 	return Decoded[client.Registered](t, s.Post("/api/agents", body).Must(t, status))
 }
 
-// The key of Hook, and the path of its deliveries.
+// The key of the agents that are registered here, and the path of the deliveries to ada.
 const (
-	HookKey  = "ck_hook" + "234567abcdefghijklmnopqrstuvwxyz234567abcdefghij"
-	HookPath = "/api/agents/ada/deliveries"
+	AgentKey       = "ck_hook" + "234567abcdefghijklmnopqrstuvwxyz234567abcdefghij"
+	DeliveriesPath = "/api/agents/ada/deliveries"
 )
 
-// Bearer is the header with HookKey.
-var Bearer = []string{"Authorization", "Bearer " + HookKey}
+// Bearer is the header with AgentKey.
+var Bearer = []string{"Authorization", "Bearer " + AgentKey}
 
-// Hook registers ada, whose receiver has passed the check.
-func Hook(b *Backend) {
-	key := sha256.Sum256([]byte(HookKey))
+// RegisterAda registers ada with AgentKey. Its receiver has passed the check.
+func RegisterAda(b *Backend) {
+	key := sha256.Sum256([]byte(AgentKey))
 	b.Apply(&command.Register{
 		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
 		NotifyURL: "https://example.org/hook", NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
 	})
 }
 
-// Keyed registers names with the key hookKey.
-func Keyed(b *Backend, names ...string) {
-	key := sha256.Sum256([]byte(HookKey))
+// RegisterWithKey registers agents with the key AgentKey.
+func RegisterWithKey(b *Backend, names ...string) {
+	key := sha256.Sum256([]byte(AgentKey))
 	for _, name := range names {
 		b.Apply(&command.Register{Agent: name, AgentKey: name, Given: command.FieldNote, Note: "Later.", NewKey: key[:], NewRecovery: key[:]})
 	}
 }
 
-// OnJobs posts an action and returns the answer, which must have the status.
-func OnJobs(t *testing.T, s *Server, status int, action map[string]any) client.JobAnswer {
+// ActOnJob posts an action and returns the answer, which must have the status.
+func ActOnJob(t *testing.T, s *Server, status int, action map[string]any) client.JobAnswer {
 	t.Helper()
 	r := s.Post("/api/jobs", action).Must(t, status)
 	var a client.JobAnswer

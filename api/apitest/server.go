@@ -53,7 +53,7 @@ func Start(tb testing.TB, b *Backend, configure ...func(*api.Config)) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := At(tb, ln.Addr().String())
+	s := ServerAt(tb, ln.Addr().String())
 	s.Backend, s.API = b, server
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
@@ -82,8 +82,8 @@ func (s *Server) closeIdle(ctx context.Context) {
 	})
 }
 
-// At is an interface that is served at an address already, without its backend.
-func At(tb testing.TB, addr string) *Server {
+// ServerAt is an interface that is served at an address already, without its backend.
+func ServerAt(tb testing.TB, addr string) *Server {
 	tb.Helper()
 	return &Server{Addr: addr, URL: "http://" + addr, tb: tb, transport: &http.Transport{}}
 }

@@ -31,7 +31,7 @@ import (
 // object that HTTP answers.
 func TestMCPTools(t *testing.T) {
 	s := apitest.New(t)
-	key := sha256.Sum256([]byte(apitest.HookKey))
+	key := sha256.Sum256([]byte(apitest.AgentKey))
 	s.Backend.Apply(&command.Register{
 		Agent: "hooked", AgentKey: "hooked", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Is called.",
 		NotifyURL: "https://example.org/hook", NotifySalt: key[:command.SaltBytes], NotifyVerified: true, NewKey: key[:], NewRecovery: key[:],
@@ -127,12 +127,12 @@ var mcpWalk = []struct {
 	{"get_thread", apitest.Args{"thread": "e1", "full": true}, "It is a reply to e1.", "/api/entries?thread=e1"},
 	{"list_jobs", apitest.Args{"status": "all", "full": true}, "Read the gauge at noon.\n", "/api/jobs?status=all"},
 	{"list_agents", apitest.Args{"full": true}, "Note: Look at e1.", "/api/agents"},
-	{"mark_seen", apitest.Args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": apitest.HookKey}, "Put aside for hooked: e1.", ""},
+	{"mark_seen", apitest.Args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": apitest.AgentKey}, "Put aside for hooked: e1.", ""},
 	{"home", apitest.Args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
-	{"post_job", apitest.Args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "edit_key": apitest.HookKey}, "Job jc is open", ""},
+	{"post_job", apitest.Args{"agent": "hooked", "title": "Weigh it", "body": "Weigh the anchor.", "edit_key": apitest.AgentKey}, "Job jc is open", ""},
 	{"claim_job", apitest.Args{"agent": "bob", "next": apitest.Args{"q": "anchor"}}, "Weigh the anchor.", ""},
 	{"claim_job", apitest.Args{"agent": "bob", "next": apitest.Args{}}, "No open job fits", ""},
-	{"close_job", apitest.Args{"agent": "hooked", "job_id": "jc", "edit_key": apitest.HookKey}, "Job jc is closed", ""},
+	{"close_job", apitest.Args{"agent": "hooked", "job_id": "jc", "edit_key": apitest.AgentKey}, "Job jc is closed", ""},
 	{"report_entry", apitest.Args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again."}, "Reported e5 (spam)", ""},
 	{"stats", apitest.Args{}, "2 registered agents", "/api/stats"},
 }
@@ -178,7 +178,7 @@ func TestMCPRejections(t *testing.T) {
 	b := apitest.NewToolbox(t, s)
 	b.Use("post_job", apitest.Args{"agent": "ada", "title": "A job of hers", "body": "To be done"})
 	b.Use("register_agent", apitest.Args{"id": "eve", "note": "Later."})
-	apitest.Keyed(s.Backend, "fay")
+	apitest.RegisterWithKey(s.Backend, "fay")
 	for _, test := range []struct {
 		tool, code, fields string
 		arguments          any
@@ -413,7 +413,7 @@ func TestMCPIsCounted(t *testing.T) {
 // was written, and when to try again.
 func TestMCPHeaders(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	// call calls a tool, which fails or not.
 	call := func(fails bool, name, arguments string, headers ...string) (*apitest.Response, string) {
 		t.Helper()

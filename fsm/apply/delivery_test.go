@@ -44,7 +44,7 @@ func TestWhatIsPushed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.Run(fsmtest.Post("ada", nil), fsmtest.Post("bob", fsmtest.Mention("eve")), fsmtest.PostJob("ada"), fsmtest.PostJob("ada"), fsmtest.Claim("bob", 4))
-			r.Run(fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
+			r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil))
 			fsmtest.Expect(t, r.Run(tt.body)[0], command.OutcomeDone, "result")
 			if ada, bob := r.Summary("ada"), r.Summary("bob"); ada != tt.ada || bob != tt.bob {
 				t.Errorf("ada: %q, want %q; bob: %q, want %q", ada, tt.ada, bob, tt.bob)
@@ -56,7 +56,7 @@ func TestWhatIsPushed(t *testing.T) {
 // TestDeliveryIDs says what a webhook-id is made of.
 func TestDeliveryIDs(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada", "bob")), fsmtest.Post("eve", fsmtest.Mention("ada")))
 	seen := map[string]bool{}
 	for _, agent := range []string{"ada", "bob"} {
@@ -81,7 +81,7 @@ func TestDeliveryIDs(t *testing.T) {
 // TestRetries follows a delivery through all its attempts.
 func TestRetries(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 	for i, pause := range []int64{5 * fsmtest.Second, 5 * fsmtest.Minute, 30 * fsmtest.Minute, 120 * fsmtest.Minute, 300 * fsmtest.Minute} {
 		r.Attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.Jitter = 100 })
@@ -110,7 +110,7 @@ func TestRetries(t *testing.T) {
 // before sends what waits.
 func TestLeaderBehindLogTime(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 	r.Later(-10 * fsmtest.Minute)
 	due := r.Due(r.Now())
@@ -120,7 +120,7 @@ func TestLeaderBehindLogTime(t *testing.T) {
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 	for _, tt := range []struct{ retryAfter, want int64 }{{2 * fsmtest.Second, 5 * fsmtest.Second}, {600 * fsmtest.Second, 600 * fsmtest.Second}} {
 		r.Attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = tt.retryAfter })
@@ -132,7 +132,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 // TestAttemptsHaveOneHolder lets a leader die while it sends.
 func TestAttemptsHaveOneHolder(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")), fsmtest.Post("eve", fsmtest.Mention("ada")))
 	first := command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
 	if got := r.BeginAll(command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}, command.Attempt{AgentKey: "ada", Delivery: 1, Number: 2}, command.Attempt{AgentKey: "bob", Delivery: 1, Number: 1}); len(got) > 0 {
@@ -163,7 +163,7 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 // whose attempt was lost.
 func TestLostAttemptWaitsAgain(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")), fsmtest.Post("eve", fsmtest.Mention("ada")))
 	r.Attempt("ada", command.AttemptFailed, nil)
 	lost := command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}

@@ -20,23 +20,23 @@ func TestChangesOfTheReceiver(t *testing.T) {
 		url  string // empty if no delivery is due
 	}{
 		"another one": {
-			func(r *rig) { r.Run(fsmtest.Rehook("ada", other)) },
+			func(r *rig) { r.Run(fsmtest.ChangeReceiver("ada", other)) },
 			"mention e1 waiting status_500, mention e2 waiting", other,
 		},
 		"off": {
-			func(r *rig) { r.Run(fsmtest.Rehook("ada", "")) },
+			func(r *rig) { r.Run(fsmtest.ChangeReceiver("ada", "")) },
 			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
 		},
 		"off and on again": {
 			func(r *rig) {
-				r.Run(fsmtest.Rehook("ada", ""))
-				r.Run(fsmtest.Rehook("ada", other), fsmtest.Post("eve", fsmtest.Mention("ada")))
+				r.Run(fsmtest.ChangeReceiver("ada", ""))
+				r.Run(fsmtest.ChangeReceiver("ada", other), fsmtest.Post("eve", fsmtest.Mention("ada")))
 			},
 			"mention e1 dropped hook_off, mention e2 dropped hook_off, mention e3 waiting", other,
 		},
 		"one that was not checked": {
 			func(r *rig) {
-				c := fsmtest.Rehook("ada", other)
+				c := fsmtest.ChangeReceiver("ada", other)
 				c.NotifyVerified = false
 				r.Run(c)
 				r.Later(5 * fsmtest.Second)
@@ -45,7 +45,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 		},
 		"a change without the key": {
 			func(r *rig) {
-				c := fsmtest.Rehook("ada", other)
+				c := fsmtest.ChangeReceiver("ada", other)
 				c.Proof = command.Proof{}
 				r.Run(c)
 				r.Later(5 * fsmtest.Second)
@@ -65,7 +65,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				r.Later(5 * fsmtest.Second)
 				a := r.Due(r.Now())[0].NextAttempt()
 				r.BeginAll(a)
-				r.Run(fsmtest.Rehook("ada", other))
+				r.Run(fsmtest.ChangeReceiver("ada", other))
 				r.Run(&command.AckDelivery{Attempt: a, Outcome: command.AttemptGone, Reason: "status_410"})
 			},
 			"mention e1 waiting status_410, mention e2 waiting", other,
@@ -75,7 +75,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				r.Later(5 * fsmtest.Second)
 				a := r.Due(r.Now())[0].NextAttempt()
 				r.BeginAll(a)
-				r.Run(fsmtest.Rehook("ada", ""))
+				r.Run(fsmtest.ChangeReceiver("ada", ""))
 				r.Run(&command.AckDelivery{Attempt: a, Outcome: command.AttemptDelivered})
 			},
 			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
@@ -83,7 +83,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.Run(fsmtest.Hooked("ada", nil))
+			r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 			r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")), fsmtest.Post("eve", fsmtest.Mention("ada")))
 			r.Attempt("ada", command.AttemptFailed, nil)
 			tt.do(r)
@@ -110,24 +110,24 @@ func TestChangesOfTheReceiver(t *testing.T) {
 func TestNewReceiverStartsAnew(t *testing.T) {
 	const other = "https://other.example.org/"
 	for name, change := range map[string]func(r *rig){
-		"between attempts": func(r *rig) { r.Run(fsmtest.Rehook("ada", other)) },
+		"between attempts": func(r *rig) { r.Run(fsmtest.ChangeReceiver("ada", other)) },
 		"while it is sent": func(r *rig) {
 			a := r.Due(r.Now() + 5*60*fsmtest.Minute)[0].NextAttempt()
 			r.Later(5 * 60 * fsmtest.Minute)
 			r.BeginAll(a)
-			r.Run(fsmtest.Rehook("ada", other), &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "timeout"})
+			r.Run(fsmtest.ChangeReceiver("ada", other), &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "timeout"})
 		},
 		"after an attempt without an outcome": func(r *rig) {
 			a := r.Due(r.Now() + 5*60*fsmtest.Minute)[0].NextAttempt()
 			r.Later(5 * 60 * fsmtest.Minute)
 			r.BeginAll(a)
-			r.Run(fsmtest.Rehook("ada", other))
+			r.Run(fsmtest.ChangeReceiver("ada", other))
 			r.Later(outbox.DeliveryLease)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.Run(fsmtest.Hooked("ada", nil))
+			r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 			r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 			for _, pause := range outbox.RetryPauses {
 				r.Attempt("ada", command.AttemptFailed, nil)
@@ -162,16 +162,16 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 		want command.Result
 		on   bool
 	}{
-		{unchecked(fsmtest.Hooked("ada", nil)), rejected(command.ProblemUnchecked), false},
-		{unchecked(fsmtest.Hooked("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), rejected(command.ProblemNoDescription), false},
-		{fsmtest.Hooked("ada", keyed), command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}, true},
-		{fsmtest.Hooked("ada", keyed), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true, RecoveryIssued: true}, true}, // the keys are made anew
-		{unchecked(fsmtest.Hooked("ada", func(c *command.Register) { c.Proof.Sender = "" })), command.Result{Outcome: command.OutcomeUnchanged}, true},
-		{unchecked(fsmtest.Rehook("ada", url)), command.Result{Outcome: command.OutcomeUnchanged}, true},
-		{unchecked(fsmtest.Rehook("ada", url+"/2")), rejected(command.ProblemUnchecked), true},
-		{fsmtest.Rehook("ada", ""), command.Result{Outcome: command.OutcomeDone}, false},
-		{unchecked(fsmtest.Rehook("ada", url)), rejected(command.ProblemUnchecked), false},
-		{fsmtest.Rehook("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
+		{unchecked(fsmtest.RegisterWithReceiver("ada", nil)), rejected(command.ProblemUnchecked), false},
+		{unchecked(fsmtest.RegisterWithReceiver("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), rejected(command.ProblemNoDescription), false},
+		{fsmtest.RegisterWithReceiver("ada", keyed), command.Result{Outcome: command.OutcomeDone, KeyIssued: true, RecoveryIssued: true}, true},
+		{fsmtest.RegisterWithReceiver("ada", keyed), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true, RecoveryIssued: true}, true}, // the keys are made anew
+		{unchecked(fsmtest.RegisterWithReceiver("ada", func(c *command.Register) { c.Proof.Sender = "" })), command.Result{Outcome: command.OutcomeUnchanged}, true},
+		{unchecked(fsmtest.ChangeReceiver("ada", url)), command.Result{Outcome: command.OutcomeUnchanged}, true},
+		{unchecked(fsmtest.ChangeReceiver("ada", url+"/2")), rejected(command.ProblemUnchecked), true},
+		{fsmtest.ChangeReceiver("ada", ""), command.Result{Outcome: command.OutcomeDone}, false},
+		{unchecked(fsmtest.ChangeReceiver("ada", url)), rejected(command.ProblemUnchecked), false},
+		{fsmtest.ChangeReceiver("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
 	} {
 		check.Diff(t, r.Run(step.c)[0], step.want, "step %d", i)
 		v := r.View()
@@ -185,7 +185,7 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 
 func TestTestDelivery(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil), fsmtest.Register("bob", "key of bob", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.Register("bob", "key of bob", nil))
 	ask := func(agent, key string) *command.TestDelivery {
 		c := &command.TestDelivery{AgentKey: agent}
 		if key != "" {
@@ -213,7 +213,7 @@ func TestTestDelivery(t *testing.T) {
 // TestEndsOfDeliveries holds what is reported of deliveries that end.
 func TestEndsOfDeliveries(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil), fsmtest.Hooked("bob", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.RegisterWithReceiver("bob", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 	for _, pause := range outbox.RetryPauses {
 		r.Attempt("ada", command.AttemptFailed, nil)
@@ -223,7 +223,7 @@ func TestEndsOfDeliveries(t *testing.T) {
 	r.Run(slices.Repeat([]command.Payload{fsmtest.Post("eve", fsmtest.Mention("ada", "bob"))}, command.MaxWaitingDeliveries+1)...)
 	r.Attempt("ada", command.AttemptDelivered, nil)
 	r.Attempt("ada", command.AttemptGone, func(a *command.AckDelivery) { a.Reason = "status_410" })
-	r.Run(fsmtest.Rehook("bob", ""))
+	r.Run(fsmtest.ChangeReceiver("bob", ""))
 	type end struct {
 		agent    string
 		status   outbox.DeliveryStatus

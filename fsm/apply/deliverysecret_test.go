@@ -12,7 +12,7 @@ import (
 // salted sets the receiver of ada with a salt.
 func salted(key, of string) *command.Register {
 	return fsmtest.Changes("ada", key, func(c *command.Register) {
-		fsmtest.Moves(fsmtest.AtAda)(c)
+		fsmtest.WithReceiver(fsmtest.AdaReceiver)(c)
 		c.NotifySalt = fsmtest.Salt(of)
 	})
 }
@@ -21,7 +21,7 @@ func salted(key, of string) *command.Register {
 func (r *rig) notifySalt() string {
 	v := r.View()
 	defer v.Release()
-	return must.Get(v.NotifySalt("ada", fsmtest.AtAda))(r.T)
+	return must.Get(v.NotifySalt("ada", fsmtest.AdaReceiver))(r.T)
 }
 
 // TestWebhookSecret: each setting of a receiver by the key makes another secret, and no other change
@@ -34,21 +34,21 @@ func TestWebhookSecret(t *testing.T) {
 		want string
 	}{
 		"the same receiver":         {salted("key of ada", "b"), string(fsmtest.Salt("b"))},
-		"the same without the key":  {unproven, string(fsmtest.Salt(fsmtest.AtAda))},
-		"the same with a wrong key": {salted("wrong", "b"), string(fsmtest.Salt(fsmtest.AtAda))},
-		"another field":             {fsmtest.Changes("ada", "key of ada", fsmtest.Saying("Another.")), string(fsmtest.Salt(fsmtest.AtAda))},
-		"a rotation":                {fsmtest.Changes("ada", "key of ada", fsmtest.Rotates("k2")), string(fsmtest.Salt(fsmtest.AtAda))},
-		"a reset":                   {&command.ResetKey{AgentKey: "ada", NewKey: fsmtest.KeyHash("k2"), NewRecovery: fsmtest.KeyHash("r2")}, string(fsmtest.Salt(fsmtest.AtAda))},
-		"another receiver":          {fsmtest.Changes("ada", "key of ada", fsmtest.Moves(fsmtest.AtThief)), ""},
-		"off":                       {fsmtest.Changes("ada", "key of ada", fsmtest.Moves("")), ""},
-		"a recovery":                {fsmtest.Recovers("ada", "recovery of key of ada", "k2", ""), ""},
+		"the same without the key":  {unproven, string(fsmtest.Salt(fsmtest.AdaReceiver))},
+		"the same with a wrong key": {salted("wrong", "b"), string(fsmtest.Salt(fsmtest.AdaReceiver))},
+		"another field":             {fsmtest.Changes("ada", "key of ada", fsmtest.WithDescription("Another.")), string(fsmtest.Salt(fsmtest.AdaReceiver))},
+		"a rotation":                {fsmtest.Changes("ada", "key of ada", fsmtest.WithNewKey("k2")), string(fsmtest.Salt(fsmtest.AdaReceiver))},
+		"a reset":                   {&command.ResetKey{AgentKey: "ada", NewKey: fsmtest.KeyHash("k2"), NewRecovery: fsmtest.KeyHash("r2")}, string(fsmtest.Salt(fsmtest.AdaReceiver))},
+		"another receiver":          {fsmtest.Changes("ada", "key of ada", fsmtest.WithReceiver(fsmtest.ThiefReceiver)), ""},
+		"off":                       {fsmtest.Changes("ada", "key of ada", fsmtest.WithReceiver("")), ""},
+		"a recovery":                {fsmtest.Recover("ada", "recovery of key of ada", "k2", ""), ""},
 		"a deletion":                {fsmtest.Changes("ada", "key of ada", deletes), ""},
 		"a purge":                   {&command.Purge{Order: fsmtest.ByOperator, Agents: []string{"ada"}}, ""},
 		"a receiver that is gone":   {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.WantDone(fsmtest.Hooked("ada", nil))
+			r.WantDone(fsmtest.RegisterWithReceiver("ada", nil))
 			if tt.c == nil {
 				r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 				r.Attempt("ada", command.AttemptGone, func(c *command.AckDelivery) { c.Reason = "gone" })
@@ -63,7 +63,7 @@ func TestWebhookSecret(t *testing.T) {
 // TestAnotherSecretRenewsDeliveries: an event that failed is tried again at once with another secret.
 func TestAnotherSecretRenewsDeliveries(t *testing.T) {
 	r := newRig(t)
-	r.WantDone(fsmtest.Hooked("ada", nil))
+	r.WantDone(fsmtest.RegisterWithReceiver("ada", nil))
 	r.Run(fsmtest.Post("eve", fsmtest.Mention("ada")))
 	r.Attempt("ada", command.AttemptFailed, nil)
 	check.Equal(t, len(r.Due(r.Now()+1)), 0, "due before")

@@ -40,7 +40,7 @@ func byKey(agent string) func(*command.Publish) {
 // turn, and that the others go on in order.
 func TestFailingEventBlocksNoOther(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 4, nil)
 	must.Equal(t, r.Attempt("ada", command.AttemptFailed, nil).Entry, 1, "first")
 	own := r.Now() + 5*fsmtest.Second
@@ -66,7 +66,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 // at a time probes, and that all are due at once after it took one.
 func TestReceiverThatIsDown(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 5, nil)
 	for entry := uint64(1); entry <= 3; entry++ {
 		if d := r.Attempt("ada", command.AttemptFailed, nil); d.Entry != entry {
@@ -106,7 +106,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 // own turn when the receiver has taken something.
 func TestEventsAfterAnOutage(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 3, nil)
 	for range 3 {
 		r.Attempt("ada", command.AttemptFailed, nil)
@@ -128,7 +128,7 @@ func TestEventsAfterAnOutage(t *testing.T) {
 // no other that failed in an outage.
 func TestEventThatIsNeverTaken(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 5, nil)
 	for _, probe := range []struct {
 		entry   uint64
@@ -159,7 +159,7 @@ func TestEventsThatAreRejected(t *testing.T) {
 	for name, every := range map[string]int64{"many others": 30 * fsmtest.Second, "few others": 60 * fsmtest.Second} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.Run(fsmtest.Hooked("ada", nil))
+			r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 			r.mentions("ada", 3, from("rejected"))
 			end := r.Now() + 15*fsmtest.Minute
 			for next := r.Now(); r.Now() < end; {
@@ -191,7 +191,7 @@ func TestEventsThatAreRejected(t *testing.T) {
 // TestRetryAfterOfAReceiverThatIsDown holds that no event probes before.
 func TestRetryAfterOfAReceiverThatIsDown(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 4, nil)
 	for range 3 {
 		r.Attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = 20 * fsmtest.Minute })
@@ -204,7 +204,7 @@ func TestRetryAfterOfAReceiverThatIsDown(t *testing.T) {
 // TestTestEventProbes holds that an agent does not have to wait for the next probe.
 func TestTestEventProbes(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 4, nil)
 	for range 3 {
 		r.Attempt("ada", command.AttemptFailed, nil)
@@ -225,7 +225,7 @@ func TestTestEventProbes(t *testing.T) {
 // TestHourIsFull begins as many attempts as an hour allows, failed ones too.
 func TestHourIsFull(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", command.MaxHourlyDeliveries+2, nil)
 	opened := int64(0)
 	for i := range command.MaxHourlyDeliveries {
@@ -279,7 +279,7 @@ func TestFullQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.Run(fsmtest.Hooked("ada", nil), fsmtest.Register("bob", "key of bob", nil))
+			r.Run(fsmtest.RegisterWithReceiver("ada", nil), fsmtest.Register("bob", "key of bob", nil))
 			r.mentions("ada", tt.before, from("one"))
 			r.mentions("ada", tt.proven, byKey("bob"))
 			r.mentions("ada", tt.after, from("two"))

@@ -16,7 +16,7 @@ import (
 // TestLongestHelp holds that the longest texts make an entry within its bounds.
 func TestLongestHelp(t *testing.T) {
 	r := newRig(t)
-	long := fsmtest.Ask("ada")
+	long := fsmtest.Help("ada")
 	long.Goal, long.Action = strings.Repeat("世", command.MaxHelpGoal), strings.Repeat("世", command.MaxHelpAction)
 	long.Context, long.Bounds = strings.Repeat("世", command.MaxHelpContext), strings.Repeat("世", command.MaxHelpBounds)
 	long.Tags = strings.Split("1234567", "")
@@ -53,7 +53,7 @@ func TestHelpStatus(t *testing.T) {
 	} {
 		for _, once := range []bool{false, true} {
 			r := newRig(t)
-			bodies := append([]command.Payload{fsmtest.Ask("ada")}, tt.after...)
+			bodies := append([]command.Payload{fsmtest.Help("ada")}, tt.after...)
 			if once {
 				r.Run(bodies...)
 			}
@@ -73,9 +73,9 @@ func TestHelpStatus(t *testing.T) {
 
 func TestHelpList(t *testing.T) {
 	r := newRig(t)
-	other := fsmtest.Ask("bob")
+	other := fsmtest.Help("bob")
 	other.Goal = "Water the plants"
-	r.Run(fsmtest.Ask("ada"), other, fsmtest.Ask("ada"), fsmtest.Post("ada", func(p *command.Publish) { p.Title = "Sign this" }), fsmtest.Ask("ada"),
+	r.Run(fsmtest.Help("ada"), other, fsmtest.Help("ada"), fsmtest.Post("ada", func(p *command.Publish) { p.Title = "Sign this" }), fsmtest.Help("ada"),
 		fsmtest.Post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "h3" }),
 		fsmtest.Post("ada", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "h5" }))
 	for name, tt := range map[string]struct {
@@ -118,7 +118,7 @@ func TestHelpListStopsAtItsBound(t *testing.T) {
 	for seq := 0; seq < view.MaxFiltered+view.FilterStep; seq += 100 {
 		bodies := make([]command.Payload, 100)
 		for i := range bodies {
-			bodies[i] = fsmtest.Ask("ada")
+			bodies[i] = fsmtest.Help("ada")
 		}
 		r.Run(bodies...)
 	}

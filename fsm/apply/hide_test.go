@@ -250,7 +250,7 @@ func TestHiddenClaimIsNotTold(t *testing.T) {
 // TestHiddenDelivery: what waits is dropped, and not queued again.
 func TestHiddenDelivery(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Hooked("ada", nil))
+	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	reply := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
 	first, second := r.Publish(reply), r.Publish(reply)
 	r.Run(fsmtest.Hide(state.EntryID(second)))

@@ -69,7 +69,7 @@ func TestWhatProofUndoes(t *testing.T) {
 	longtest.SkipRaced(t, longtest.OneGoroutine)
 	entry := func() []command.Payload { return []command.Payload{fsmtest.Post("ada", nil)} }
 	job := func() []command.Payload { return []command.Payload{fsmtest.PostJob("ada")} }
-	help := func() []command.Payload { return []command.Payload{fsmtest.Ask("ada")} }
+	help := func() []command.Payload { return []command.Payload{fsmtest.Help("ada")} }
 	claimed := func() []command.Payload { return []command.Payload{fsmtest.PostJob("eve"), fsmtest.Claim("ada", 1)} }
 	on := func(relation command.Relation, style state.EntryType) command.Payload {
 		return fsmtest.Post("ada", func(p *command.Publish) { p.Relation, p.Target = relation, state.FormatID(style, 1) })
@@ -112,7 +112,7 @@ func TestWhatProofUndoes(t *testing.T) {
 					case !tt.free && strength < madeStrength:
 						want = []command.Problem{command.ProblemProofRequired}
 					}
-					check.Diff(t, r.Inspect(act), want, "problems in the view")
+					check.Diff(t, r.Problems(act), want, "problems in the view")
 					if got := r.Run(act)[0]; !slices.Equal(got.Problems, want) || (got.Outcome == command.OutcomeDone) != (want == nil) {
 						t.Errorf("%+v, want problems %v", got, want)
 					}
@@ -152,7 +152,7 @@ func TestAnonymousRetraction(t *testing.T) {
 		{"forgotten", command.Proof{}, here, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for style, made := range map[state.EntryType]command.Payload{state.TypeEntry: fsmtest.Post(command.AnonymousName, nil), state.TypeJob: fsmtest.PostJob(command.AnonymousName), state.TypeHelp: fsmtest.Ask(command.AnonymousName)} {
+			for style, made := range map[state.EntryType]command.Payload{state.TypeEntry: fsmtest.Post(command.AnonymousName, nil), state.TypeJob: fsmtest.PostJob(command.AnonymousName), state.TypeHelp: fsmtest.Help(command.AnonymousName)} {
 				r := newNames(t)
 				r.Run(withProof(made, tt.made))
 				acts := map[command.Problem]command.Payload{command.ProblemRetractionAnonymous: fsmtest.Post(command.AnonymousName, func(p *command.Publish) {
@@ -166,7 +166,7 @@ func TestAnonymousRetraction(t *testing.T) {
 					if !tt.ok {
 						want = []command.Problem{problem}
 					}
-					check.Diff(t, r.Inspect(act), want, "problems in the view, %T of %c", act, style)
+					check.Diff(t, r.Problems(act), want, "problems in the view, %T of %c", act, style)
 				}
 				got := r.Run(acts[command.ProblemRetractionAnonymous])[0]
 				if doc, _ := r.Read(1); (got.Outcome == command.OutcomeDone) != tt.ok || (doc.Status == "retracted") != tt.ok {
@@ -256,7 +256,7 @@ func TestProtectedName(t *testing.T) {
 	fsmtest.Expect(t, protect(true, "k1", "sender-1"), command.OutcomeDone, "result")
 	writes := func() []command.Payload {
 		return []command.Payload{
-			fsmtest.Post("ada", nil), fsmtest.PostJob("ada"), fsmtest.Ask("ada"), fsmtest.Claim("ada", 1), fsmtest.Release("ada", 2), finish("ada", 2), fsmtest.CloseJob("ada", 1),
+			fsmtest.Post("ada", nil), fsmtest.PostJob("ada"), fsmtest.Help("ada"), fsmtest.Claim("ada", 1), fsmtest.Release("ada", 2), finish("ada", 2), fsmtest.CloseJob("ada", 1),
 			fsmtest.Post("ada", fsmtest.Relate(command.RelationRetraction, 1)),
 		}
 	}
@@ -374,7 +374,7 @@ func TestRotateKey(t *testing.T) {
 	} {
 		check.Diff(t, r.Run(step.c)[0], step.want, "step %d", i)
 		for _, key := range []string{"k1", "k3", "k4", "k5", "k6", "k7", "k8"} {
-			check.Equal(t, r.Opens("ada", key), key == step.open, "step %d: %s opens", i, key)
+			check.Equal(t, r.HasKey("ada", key), key == step.open, "step %d: %s opens", i, key)
 			owner := ""
 			if key == step.open {
 				owner = "ada"

@@ -85,7 +85,7 @@ func TestSharedAddressRenewsNoKey(t *testing.T) {
 				r.WantDone(fsmtest.Register(fmt.Sprint("other-", i), fmt.Sprint("other key ", i), nil))
 			}
 			again := r.Run(fsmtest.Register("ada", "k2", func(c *command.Register) { first(c); c.Description = "Another text." }))[0]
-			if want := others < command.MaxAddressNames; again.KeyIssued != want || r.Opens("ada", "k2") != want {
+			if want := others < command.MaxAddressNames; again.KeyIssued != want || r.HasKey("ada", "k2") != want {
 				t.Errorf("%+v, want a new key: %v", again, want)
 			}
 		})

@@ -211,7 +211,7 @@ func TestClaimsAreBounded(t *testing.T) {
 			for ; taken < many; taken++ {
 				c := tt.claim(uint64(taken) + 1)
 				c.TTL = 1000_000
-				found := r.Inspect(c)
+				found := r.Problems(c)
 				if got := r.Run(c)[0]; !cmp.Equal(found, got.Problems) {
 					t.Fatalf("claim %d: %d, and the view found %d", taken+1, got.Problems, found)
 				} else if got.Outcome != command.OutcomeDone {

@@ -15,7 +15,7 @@ func TestChanges(t *testing.T) {
 	r := newRig(t)
 	r.Run(fsmtest.Register("ada", "k1", nil))
 	v := r.View()
-	before := fsmtest.Told(t, v)
+	before := fsmtest.ChangeLog(t, v)
 	v.Release()
 	r.Run(
 		&command.Lead{ServerID: "n1-a"}, &command.NoteChange{Action: command.ChangeAdd, Server: "n2-b", By: "n1-a", Reason: "it is alive and new"},
@@ -29,7 +29,7 @@ func TestChanges(t *testing.T) {
 		"n1-a lead term 1", "n1-a add_server n2-b it is alive and new",
 		"operator reset_key ada", "operator protect_name ada", "operator unprotect_name ada",
 	}
-	check.Diff(t, fsmtest.Told(t, v), append(before, want...), "told")
+	check.Diff(t, fsmtest.ChangeLog(t, v), append(before, want...), "told")
 }
 
 // TestRecordIsBounded: the oldest rows go.

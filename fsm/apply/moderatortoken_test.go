@@ -33,9 +33,9 @@ func TestTokensEnd(t *testing.T) {
 	check.Equal(t, ends, true, "a token ends")
 	r.applyNextAt(first - 1)
 	order := command.Order{By: "mia"}
-	r.Only(&command.Hide{Order: order, IDs: []string{id}}, command.OutcomeDone, 0)
+	r.WantOutcome(&command.Hide{Order: order, IDs: []string{id}}, command.OutcomeDone, 0)
 	r.applyNextAt(first)
-	r.Only(&command.Hide{Order: order, IDs: []string{id}, Unhide: true}, command.OutcomeRejected, command.ProblemNotModerator)
+	r.WantOutcome(&command.Hide{Order: order, IDs: []string{id}, Unhide: true}, command.OutcomeRejected, command.ProblemNotModerator)
 	v = r.View()
 	defer v.Release()
 	hash := sha256.Sum256([]byte("mia"))

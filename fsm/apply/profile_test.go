@@ -58,7 +58,7 @@ func TestLostAnswer(t *testing.T) {
 		{"twice", keyed, keyed, func(r *rig) { r.Run(fsmtest.Register("ada", "k8", keyed)) }, true, command.OutcomeDuplicate},
 		{"the same body from another sender", nil, func(c *command.Register) { c.Proof.Sender = "sender-2" }, nothing, false, command.OutcomeUnchanged},
 		{"the same body from nobody", func(c *command.Register) { c.Proof.Sender = "" }, func(c *command.Register) { c.Proof.Sender = "" }, nothing, false, command.OutcomeUnchanged},
-		{"another body from the same sender", nil, fsmtest.Saying("Another."), nothing, false, command.OutcomeRejected},
+		{"another body from the same sender", nil, fsmtest.WithDescription("Another."), nothing, false, command.OutcomeRejected},
 		{"another spelling from the same sender", nil, func(c *command.Register) { c.Agent = "ADA" }, nothing, false, command.OutcomeUnchanged},
 		{"the same body with a wrong key", nil, func(c *command.Register) { c.Proof.Key = fsmtest.KeyHash("k9") }, nothing, false, command.OutcomeRejected},
 		{"the same body with the key", nil, func(c *command.Register) { c.Proof.Key = fsmtest.KeyHash("k1") }, nothing, false, command.OutcomeUnchanged},
@@ -93,7 +93,7 @@ func TestLostAnswer(t *testing.T) {
 		{"a moment too late", keyed, keyed, func(r *rig) { r.Stamp += state.KeyGrace - 999 }, false, command.OutcomeDuplicate},
 		{"the body too late", nil, nil, func(r *rig) { r.Stamp += state.KeyGrace }, false, command.OutcomeUnchanged},
 		{"after a change with the key", keyed, keyed, func(r *rig) {
-			r.Run(fsmtest.Register("ada", "k8", func(c *command.Register) { fsmtest.Saying("Another.")(c); c.Proof.Key = fsmtest.KeyHash("k1") }))
+			r.Run(fsmtest.Register("ada", "k8", func(c *command.Register) { fsmtest.WithDescription("Another.")(c); c.Proof.Key = fsmtest.KeyHash("k1") }))
 		}, false, command.OutcomeDuplicate},
 		{"after an entry with the key", keyed, keyed, func(r *rig) {
 			r.Publish(func(p *command.Publish) { p.Proof.Key = fsmtest.KeyHash("k1") })
@@ -116,8 +116,8 @@ func TestLostAnswer(t *testing.T) {
 			if got.Outcome != tt.outcome || got.KeyIssued != tt.reissued || got.RecoveryIssued != tt.reissued {
 				t.Errorf("%+v, want outcome %d, keys %v", got, tt.outcome, tt.reissued)
 			}
-			if r.Opens("ada", "k2") != tt.reissued || r.Opens("ada", "k1") == tt.reissued {
-				t.Errorf("the old key opens: %v, the new one: %v", r.Opens("ada", "k1"), r.Opens("ada", "k2"))
+			if r.HasKey("ada", "k2") != tt.reissued || r.HasKey("ada", "k1") == tt.reissued {
+				t.Errorf("the old key opens: %v, the new one: %v", r.HasKey("ada", "k1"), r.HasKey("ada", "k2"))
 			}
 			if after, _ := r.Profile("ada"); after != before {
 				t.Errorf("the profile was changed: %s", after)

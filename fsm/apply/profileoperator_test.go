@@ -20,7 +20,7 @@ func TestResetKey(t *testing.T) {
 	r.Run(first("k1"))
 	change := func(key, sender, text string) command.Result {
 		return r.Run(fsmtest.Register("ada", "k9", func(c *command.Register) {
-			fsmtest.Saying(text)(c)
+			fsmtest.WithDescription(text)(c)
 			c.Proof.Sender, c.Proof.Address = sender, true
 			if key != "" {
 				c.Proof.Key = fsmtest.KeyHash(key)

@@ -45,7 +45,7 @@ func TestEraseRules(t *testing.T) {
 		}, command.ProblemRetractionOther},
 		"reported": {func(r *rig) *command.Publish {
 			id := state.FormatID(state.TypeEntry, r.WantDone(fsmtest.TextByKey("bob", "A text that is reported.")))
-			r.Only(fsmtest.Report(id, "sender-2"), command.OutcomeDone, 0)
+			r.WantOutcome(fsmtest.Report(id, "sender-2"), command.OutcomeDone, 0)
 			return fsmtest.Erase("bob", id)
 		}, command.ProblemEraseReported},
 		"hidden": {func(r *rig) *command.Publish {
@@ -68,7 +68,7 @@ func TestEraseRules(t *testing.T) {
 		}, 0},
 		"a report without grounds": {func(r *rig) *command.Publish {
 			id := state.FormatID(state.TypeEntry, r.WantDone(fsmtest.TextByKey("bob", "A text that was reported.")))
-			r.Only(fsmtest.Report(id, "sender-2"), command.OutcomeDone, 0)
+			r.WantOutcome(fsmtest.Report(id, "sender-2"), command.OutcomeDone, 0)
 			r.Run(fsmtest.ResolveReport(command.ReportKept, id))
 			return fsmtest.Erase("bob", id)
 		}, 0},

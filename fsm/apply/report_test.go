@@ -18,9 +18,9 @@ func TestReportersAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.Publish(nil)
 	for i := range command.MaxReporters {
-		r.Only(fsmtest.Report("e1", fmt.Sprint("s", i)), command.OutcomeDone, 0)
+		r.WantOutcome(fsmtest.Report("e1", fmt.Sprint("s", i)), command.OutcomeDone, 0)
 	}
-	r.Only(fsmtest.Report("e1", "another"), command.OutcomeDuplicate, 0)
+	r.WantOutcome(fsmtest.Report("e1", "another"), command.OutcomeDuplicate, 0)
 	check.Equal(t, r.WantReport(1).Count, command.MaxReporters, "the count")
 }
 
@@ -34,20 +34,20 @@ func TestReportsAreFair(t *testing.T) {
 	r.Run(&command.Register{Agent: "judge", AgentKey: "judge", Given: command.FieldNote, Note: "A note", NewKey: fsmtest.KeyHash("judge"), NewRecovery: fsmtest.KeyHash("judge")})
 	send := func(entry int, sender string, outcome command.Outcome, problem command.Problem) {
 		t.Helper()
-		r.Only(fsmtest.Report(state.EntryID(uint64(entry)), sender), outcome, problem) //nolint:gosec // small
+		r.WantOutcome(fsmtest.Report(state.EntryID(uint64(entry)), sender), outcome, problem) //nolint:gosec // small
 	}
 	named := fsmtest.Report("e1", "flood0")
 	named.Agent, named.AgentKey, named.Proof.Key = "judge", "judge", fsmtest.KeyHash("judge")
 	send(1, "flood0", command.OutcomeDone, 0)
 	young := *named
-	r.Only(&young, command.OutcomeDuplicate, 0) // of flood0: a new name is the same sender
+	r.WantOutcome(&young, command.OutcomeDuplicate, 0) // of flood0: a new name is the same sender
 	r.Stamp += state.EstablishedAfter
-	r.Only(named, command.OutcomeDone, 0)
+	r.WantOutcome(named, command.OutcomeDone, 0)
 	check.Equal(t, r.WantReport(1).Count, 2, "an established name is a sender of its own")
 	named.Target = "e2"
-	r.Only(named, command.OutcomeDone, 0)
+	r.WantOutcome(named, command.OutcomeDone, 0)
 	named.Proof.Key = fsmtest.KeyHash("other")
-	r.Only(named, command.OutcomeRejected, command.ProblemWrongKey)
+	r.WantOutcome(named, command.OutcomeRejected, command.ProblemWrongKey)
 
 	for i := 1; i < command.MaxSenderReports; i++ {
 		send(i+2, "flood0", command.OutcomeDone, 0)
@@ -73,7 +73,7 @@ func TestReportsAreFair(t *testing.T) {
 
 	for i, open := range r.Reports(view.ReportQuery{Limit: 100}) {
 		if open.Count == 1 {
-			r.Only(fsmtest.Report(state.EntryID(open.Entry), fmt.Sprint("bot", i)), command.OutcomeDone, 0)
+			r.WantOutcome(fsmtest.Report(state.EntryID(open.Entry), fmt.Sprint("bot", i)), command.OutcomeDone, 0)
 		}
 	}
 	send(next+1, "late", command.OutcomeRejected, command.ProblemReportsFull)
@@ -106,7 +106,7 @@ func TestReportsAndThePolicy(t *testing.T) {
 	r.Run(&command.SetSettings{ProvenOnly: &yes})
 	r.set(rule(command.RuleAll, ""))
 	r.set(rule(command.RuleUnproven, ""))
-	r.Only(fsmtest.Report("e1", "s2"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.Report("e1", "s2"), command.OutcomeDone, 0)
 	if j := r.checkPolicy(fsmtest.Report("e1", "s3"), "192.0.2.1"); j.Rule != nil || j.ProvenOnly {
 		t.Errorf("checked as %+v", j)
 	}
@@ -123,11 +123,11 @@ func TestReportsAndThePolicy(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := newRig(t)
 	spam, other := state.EntryID(r.Publish(nil)), state.EntryID(r.Publish(nil))
-	r.Only(fsmtest.Report(spam, "s1"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.Report(spam, "s1"), command.OutcomeDone, 0)
 	second := fsmtest.Report(spam, "s2")
 	second.Reason, second.Text = command.ReportIllegal, "Another text."
-	check.Equal(t, r.Only(second, command.OutcomeDone, 0).Entry, 1, "the report that the second sender joins")
-	check.Equal(t, r.Only(fsmtest.Report(spam, "s1"), command.OutcomeDuplicate, 0).Entry, 1, "the report of a repeat")
+	check.Equal(t, r.WantOutcome(second, command.OutcomeDone, 0).Entry, 1, "the report that the second sender joins")
+	check.Equal(t, r.WantOutcome(fsmtest.Report(spam, "s1"), command.OutcomeDuplicate, 0).Entry, 1, "the report of a repeat")
 	repeats := func(p command.Payload, want uint64) {
 		t.Helper()
 		v := r.View()
@@ -140,10 +140,10 @@ func TestReport(t *testing.T) {
 	repeats(fsmtest.Report(spam, "s2"), 1)
 	repeats(fsmtest.Report(spam, "s3"), 0)
 	repeats(fsmtest.Report(other, "s1"), 0)
-	check.Equal(t, r.Only(fsmtest.Report(other, "s1"), command.OutcomeDone, 0).Entry, 2, "the report of another entry")
-	r.Only(fsmtest.Report("e99", "s1"), command.OutcomeRejected, command.ProblemUnknownTarget)
+	check.Equal(t, r.WantOutcome(fsmtest.Report(other, "s1"), command.OutcomeDone, 0).Entry, 2, "the report of another entry")
+	r.WantOutcome(fsmtest.Report("e99", "s1"), command.OutcomeRejected, command.ProblemUnknownTarget)
 	for i := range 50 {
-		r.Only(fsmtest.Report(spam, fmt.Sprintf("x%d", i)), command.OutcomeDone, 0)
+		r.WantOutcome(fsmtest.Report(spam, fmt.Sprintf("x%d", i)), command.OutcomeDone, 0)
 	}
 	if doc, raw := r.Read(1); doc.Hidden != nil {
 		t.Errorf("reports hide: %s", raw)
@@ -165,10 +165,10 @@ func TestReport(t *testing.T) {
 
 	stranger := fsmtest.ResolveReport(command.ReportKept, spam)
 	stranger.By = "mia"
-	r.Only(stranger, command.OutcomeRejected, command.ProblemNotModerator)
-	r.Only(fsmtest.ResolveReport(command.ReportKept, "e77"), command.OutcomeUnchanged, 0)
-	done := r.Only(fsmtest.ResolveReport(command.ReportKept, spam, other), command.OutcomeDone, 0)
-	r.Only(fsmtest.ResolveReport(command.ReportHidden, spam), command.OutcomeUnchanged, 0)
+	r.WantOutcome(stranger, command.OutcomeRejected, command.ProblemNotModerator)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e77"), command.OutcomeUnchanged, 0)
+	done := r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, spam, other), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportHidden, spam), command.OutcomeUnchanged, 0)
 	v := r.View()
 	defer v.Release()
 	if got := r.WantReport(1); got.Outcome != command.ReportKept || got.Closed != v.Time()-1000 {
@@ -179,14 +179,14 @@ func TestReport(t *testing.T) {
 		t.Errorf("the record says %+v, %v", rows, err)
 	}
 	check.Diff(t, fsmtest.NumbersOf(r.Reports(view.ReportQuery{Closed: true, Limit: 1})), []uint64{2, 1}, "closed")
-	check.Equal(t, r.Only(fsmtest.Report(spam, "s1"), command.OutcomeDuplicate, 0).Entry, 1, "the report of a repeat of what was closed")
-	check.Equal(t, r.Only(fsmtest.Report(spam, "s8"), command.OutcomeDone, 0).Entry, 3, "the report of one who had not reported it")
+	check.Equal(t, r.WantOutcome(fsmtest.Report(spam, "s1"), command.OutcomeDuplicate, 0).Entry, 1, "the report of a repeat of what was closed")
+	check.Equal(t, r.WantOutcome(fsmtest.Report(spam, "s8"), command.OutcomeDone, 0).Entry, 3, "the report of one who had not reported it")
 
 	r.Run(fsmtest.Hide(spam))
-	r.Only(fsmtest.Report(spam, "s9"), command.OutcomeRejected, command.ProblemHidden)
-	r.Only(fsmtest.Report(spam, "s2"), command.OutcomeDuplicate, 0)
+	r.WantOutcome(fsmtest.Report(spam, "s9"), command.OutcomeRejected, command.ProblemHidden)
+	r.WantOutcome(fsmtest.Report(spam, "s2"), command.OutcomeDuplicate, 0)
 	repeats(fsmtest.Report(spam, "s2"), 1)
-	r.Only(fsmtest.ResolveReport(command.ReportHidden, spam), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportHidden, spam), command.OutcomeDone, 0)
 	check.Empty(t, r.Reports(view.ReportQuery{}), "open")
 }
 
@@ -196,9 +196,9 @@ func TestReportsGo(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
 		r.Publish(nil)
-		r.Only(fsmtest.Report(state.EntryID(uint64(i+1)), fmt.Sprint("s", i)), command.OutcomeDone, 0) //nolint:gosec // small
+		r.WantOutcome(fsmtest.Report(state.EntryID(uint64(i+1)), fmt.Sprint("s", i)), command.OutcomeDone, 0) //nolint:gosec // small
 	}
-	r.Only(fsmtest.ResolveReport(command.ReportKept, "e2"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e2"), command.OutcomeDone, 0)
 	v := r.View()
 	next, some := v.NextReportEnd()
 	v.Release()
@@ -214,7 +214,7 @@ func TestReportsGo(t *testing.T) {
 	}
 	at(next-1, 1, 3, 2)
 	at(next, 1, 3)
-	check.Equal(t, r.Only(fsmtest.Report("e2", "s1"), command.OutcomeDone, 0).Entry, 4, "what is reported anew")
+	check.Equal(t, r.WantOutcome(fsmtest.Report("e2", "s1"), command.OutcomeDone, 0).Entry, 4, "what is reported anew")
 	r.Reload()
 	v = r.View()
 	_, oldest := v.OpenReports()
@@ -232,18 +232,18 @@ func TestReportsOfNames(t *testing.T) {
 	r.Publish(func(p *command.Publish) { p.Channel = "pills" })
 	r.Run(fsmtest.Register("eve", "k1", nil))
 	for _, target := range []string{"@eve", "#pills"} {
-		first := r.Only(fsmtest.Report(target, "s1"), command.OutcomeDone, 0)
-		again := r.Only(fsmtest.Report(target, "s1"), command.OutcomeDuplicate, 0)
+		first := r.WantOutcome(fsmtest.Report(target, "s1"), command.OutcomeDone, 0)
+		again := r.WantOutcome(fsmtest.Report(target, "s1"), command.OutcomeDuplicate, 0)
 		check.Equal(t, again.Entry, first.Entry, "the report of %s that is repeated", target)
 	}
 	for _, target := range []string{"@bob", "#knitting", "e9"} {
-		r.Only(fsmtest.Report(target, "s1"), command.OutcomeRejected, command.ProblemUnknownTarget)
+		r.WantOutcome(fsmtest.Report(target, "s1"), command.OutcomeRejected, command.ProblemUnknownTarget)
 	}
 	check.Diff(t, fsmtest.NumbersOf(r.Reports(view.ReportQuery{Of: state.ReportSubject{Name: "#pills"}})), []uint64{2}, "reports of the channel")
 	r.Reload()
 	r.WantDone(&command.Hide{Order: fsmtest.ByOperator, IDs: []string{"e1"}, Agents: []string{"eve"}})
 	for _, target := range []string{"@eve", "#pills"} {
-		r.Only(fsmtest.Report(target, "s2"), command.OutcomeRejected, command.ProblemHidden)
+		r.WantOutcome(fsmtest.Report(target, "s2"), command.OutcomeRejected, command.ProblemHidden)
 	}
 	r.WantDone(&command.Purge{Order: fsmtest.ByOperator, Agents: []string{"eve"}})
 	r.WantDone(fsmtest.ResolveReport(command.ReportHidden, "#pills"))
@@ -260,22 +260,22 @@ func TestReporterIsForgotten(t *testing.T) {
 		r.Publish(nil)
 	}
 	for i := range command.MaxSenderReports {
-		r.Only(fsmtest.Report(state.EntryID(uint64(i+1)), "s1"), command.OutcomeDone, 0) //nolint:gosec // small
+		r.WantOutcome(fsmtest.Report(state.EntryID(uint64(i+1)), "s1"), command.OutcomeDone, 0) //nolint:gosec // small
 	}
 	last := state.EntryID(command.MaxSenderReports + 1)
-	r.Only(fsmtest.Report("e1", "s1"), command.OutcomeDuplicate, 0)
-	r.Only(fsmtest.Report(last, "s1"), command.OutcomeRejected, command.ProblemTooManyReports)
+	r.WantOutcome(fsmtest.Report("e1", "s1"), command.OutcomeDuplicate, 0)
+	r.WantOutcome(fsmtest.Report(last, "s1"), command.OutcomeRejected, command.ProblemTooManyReports)
 	r.ForgetSenders()
 	for _, q := range r.Reports(view.ReportQuery{Limit: 100}) {
 		check.Equal(t, len(q.Senders), 0, "senders of report %d", q.Number)
 	}
 	r.CheckReportQueue()
-	r.Only(fsmtest.Report(last, "s1"), command.OutcomeDone, 0)
-	r.Only(fsmtest.Report("e1", "s1"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.Report(last, "s1"), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.Report("e1", "s1"), command.OutcomeDone, 0)
 	check.Equal(t, r.WantReport(1).Count, 2, "the count of what was sent again")
 	r.ForgetSenders()
 	check.Equal(t, len(r.WantReport(1).Senders), 0, "senders of what was sent again")
-	r.Only(fsmtest.ResolveReport(command.ReportKept, "e1", last), command.OutcomeDone, 0)
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e1", last), command.OutcomeDone, 0)
 	r.Stamp += command.ReportOpenMillis
 	r.Run(&command.Tick{})
 	check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceReport)+fsmtest.RowsIn(t, r, state.SpaceForget), 0, "rows of reports that are gone")

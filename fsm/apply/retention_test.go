@@ -52,12 +52,12 @@ func TestSweep(t *testing.T) {
 		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
 	})
 	reply := r.Run(fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, root)))[0].Entry
-	spam := r.Publish(fsmtest.In("test-b"))
+	spam := r.Publish(fsmtest.InChannel("test-b"))
 	r.Run(fsmtest.Hide(state.EntryID(spam)))
 	check.Equal(t, r.SweepAll(), 0, "sweeps without a retention")
 	r.Run(fsmtest.Retain(2))
 	r.Later(fsmtest.Day)
-	other := r.Publish(fsmtest.In("den"))
+	other := r.Publish(fsmtest.InChannel("den"))
 	young := r.Run(fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, root)))[0].Entry // in test-a
 	r.SweepAll()
 	check.Diff(t, r.stubs(), []string{state.EntryID(spam)}, "stubs before the time")
@@ -171,7 +171,7 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	r := newRig(t)
 	r.Run(fsmtest.Retain(1))
 	open, claimed, done := r.Run(fsmtest.PostJob("ada"))[0].Entry, r.Run(fsmtest.PostJob("ada"))[0].Entry, r.Run(fsmtest.PostJob("ada"))[0].Entry
-	asked, answered := r.Run(fsmtest.Ask("ada"))[0].Entry, r.Run(fsmtest.Ask("ada"))[0].Entry
+	asked, answered := r.Run(fsmtest.Help("ada"))[0].Entry, r.Run(fsmtest.Help("ada"))[0].Entry
 	held := fsmtest.Claim("bob", claimed)
 	held.TTL = 30 * fsmtest.Day
 	claimEntry := r.Run(held)[0].Entry
@@ -329,9 +329,9 @@ func TestSweepClosesReports(t *testing.T) {
 	r.Run(fsmtest.Hide("e2"))
 	for i, target := range []string{"e1", "e3", "e1"} {
 		if i == 2 {
-			r.Only(fsmtest.ResolveReport(command.ReportKept, "e1"), command.OutcomeDone, 0)
+			r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e1"), command.OutcomeDone, 0)
 		}
-		r.Only(fsmtest.Report(target, fmt.Sprint("s", i)), command.OutcomeDone, 0)
+		r.WantOutcome(fsmtest.Report(target, fmt.Sprint("s", i)), command.OutcomeDone, 0)
 	}
 	r.Run(fsmtest.Retain(1))
 	r.SweepAll()
@@ -347,6 +347,6 @@ func TestSweepClosesReports(t *testing.T) {
 		r.CheckReportQueue()
 		r.Reload()
 	}
-	check.Equal(t, r.Only(fsmtest.Report("e1", "s0"), command.OutcomeDuplicate, 0).Entry, 1, "reported again")
-	r.Only(fsmtest.ResolveReport(command.ReportErased, "e1"), command.OutcomeUnchanged, 0)
+	check.Equal(t, r.WantOutcome(fsmtest.Report("e1", "s0"), command.OutcomeDuplicate, 0).Entry, 1, "reported again")
+	r.WantOutcome(fsmtest.ResolveReport(command.ReportErased, "e1"), command.OutcomeUnchanged, 0)
 }

@@ -91,7 +91,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 		},
 		"unproven": {
 			rule(command.RuleUnproven, ""),
-			[]command.Payload{fsmtest.Post("bob", nil), fsmtest.Post("ada", nil), fsmtest.Register("dave", "dave", nil), fsmtest.Register("ada", "new", fsmtest.Saying("Pills"))},
+			[]command.Payload{fsmtest.Post("bob", nil), fsmtest.Post("ada", nil), fsmtest.Register("dave", "dave", nil), fsmtest.Register("ada", "new", fsmtest.WithDescription("Pills"))},
 			[]command.Payload{
 				fsmtest.Post("ada", func(p *command.Publish) { p.Proof.Key = key }),
 				fsmtest.Register("ada", "new", func(c *command.Register) { c.Proof.Key = key }),

@@ -20,39 +20,39 @@ func TestBudgetOfASender(t *testing.T) {
 	key := slices.Repeat([]byte{7}, command.KeyHashBytes)
 	r.Run(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldDescription, Description: "Somebody.", NewKey: key, NewRecovery: key, Proof: command.Proof{Sender: "home"}})
 	r.SetSettings(0, 2500)
-	again := fsmtest.Sent("bot", 1000)
+	again := fsmtest.PostOfSize("bot", 1000)
 	again.Request = command.RequestKey{Scope: "ada", ID: "request-1"}
 	first := r.Run(again)[0]
-	check.Equal(t, r.Taken("bot", 4), 1, "further entries of a sender taken")
+	check.Equal(t, r.PublishWithinBudget("bot", 4), 1, "further entries of a sender taken")
 	before := r.Budget()
 	if got := r.Run(again)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != first.Entry {
 		t.Errorf("what was written before: %+v", got)
 	}
 	check.Equal(t, r.Budget(), before, "the budget after a free write")
 	keyed := func(sender string, key []byte) command.Result {
-		p := fsmtest.Sent(sender, 1000)
+		p := fsmtest.PostOfSize(sender, 1000)
 		p.Proof.Key = key
 		return r.Run(p)[0]
 	}
 	over := []command.Problem{command.ProblemOverBudget}
 	check.Diff(t, keyed("bot", key).Problems, over, "a write by the key of a new name")
 	for i := range command.NetworkShare * 3 {
-		if n := r.Taken(fmt.Sprint("site", command.NetworkEnd, i), 1); (n == 1) != (i < command.NetworkShare*5/2) {
+		if n := r.PublishWithinBudget(fmt.Sprint("site", command.NetworkEnd, i), 1); (n == 1) != (i < command.NetworkShare*5/2) {
 			t.Errorf("sender %d of a network: %d entries taken", i, n)
 		}
 	}
 	r.Later(state.EstablishedAfter)
-	check.Equal(t, r.Taken("bot", 3), 2, "entries of a sender taken on another day")
+	check.Equal(t, r.PublishWithinBudget("bot", 3), 2, "entries of a sender taken on another day")
 	for i := range command.EstablishedShare * 3 {
 		if got := keyed(fmt.Sprint("bot", i%2), key); (got.Outcome == command.OutcomeDone) != (i < command.EstablishedShare*5/2) {
 			t.Errorf("write %d by the key of an established name: %+v", i, got)
 		}
 	}
 	check.Diff(t, keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)).Problems, over, "a write by a wrong key")
-	check.Equal(t, r.Taken("other", 2), 2, "entries of another sender taken, of 2")
+	check.Equal(t, r.PublishWithinBudget("other", 2), 2, "entries of another sender taken, of 2")
 	zero := uint64(0)
 	r.Run(&command.SetSettings{SenderBytes: &zero})
-	check.Equal(t, r.Taken("bot", 1), 1, "a sender is bounded after the bound was lifted")
+	check.Equal(t, r.PublishWithinBudget("bot", 1), 1, "a sender is bounded after the bound was lifted")
 	fsmtest.Expect(t, r.Run(&command.SetSettings{SenderBytes: &zero})[0], command.OutcomeUnchanged, "the same settings again")
 }
 
@@ -74,7 +74,7 @@ func TestViewsKeepTheirHotRows(t *testing.T) {
 	r := newRig(t)
 	for n := range uint64(3) {
 		r.Run(&command.SetSettings{DailyBytes: &n})
-		r.Run(fsmtest.Sent("s", 100)) // reads them
+		r.Run(fsmtest.PostOfSize("s", 100)) // reads them
 	}
 	before := r.View()
 	defer before.Release()
@@ -100,19 +100,19 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		b.Day, b.Bytes = command.DayOf(r.Now()), bytes
 		r.SetRow(state.KeyBudget, state.Encode(&b))
 	}
-	check.Equal(t, r.Taken("bot", 4), 4, "entries that fit into an empty budget, of 4")
+	check.Equal(t, r.PublishWithinBudget("bot", 4), 4, "entries that fit into an empty budget, of 4")
 	v := r.View()
 	check.Equal(t, must.Get(v.Budget(r.Now()-2*command.DayMillis))(t), r.Budget(), "budget by a clock behind the log")
 	v.Release()
 	fill(share * 4096 / 2)
 	r.Run(&command.Tick{})
-	check.Equal(t, r.Taken("bot", 2), 0, "entries of a heavy sender taken from the reserve")
-	check.Equal(t, r.Taken("honest", 3), 2, "entries of a light sender taken from the reserve")
+	check.Equal(t, r.PublishWithinBudget("bot", 2), 0, "entries of a heavy sender taken from the reserve")
+	check.Equal(t, r.PublishWithinBudget("honest", 3), 2, "entries of a light sender taken from the reserve")
 	fill(share * 4096 * 3 / 4)
 	r.Run(&command.Tick{})
-	check.Equal(t, r.Taken("other", 1), 0, "an entry was taken from the last quarter")
+	check.Equal(t, r.PublishWithinBudget("other", 1), 0, "an entry was taken from the last quarter")
 	r.Later(command.DayMillis)
-	check.Equal(t, r.Taken("bot", 3), 3, "entries that fit on the next day, of 3")
+	check.Equal(t, r.PublishWithinBudget("bot", 3), 3, "entries that fit on the next day, of 3")
 	if b := r.Budget(); b.Senders != 1 || b.Day != command.DayOf(r.Now()) || b.Bytes < 2500 || b.Bytes > 3500 {
 		t.Errorf("the next day has %+v", b)
 	}
@@ -124,13 +124,13 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 func TestBudgetOfManySenders(t *testing.T) {
 	r := newRig(t)
 	r.SetSettings(0, 1500)
-	r.Taken("early", 1)
+	r.PublishWithinBudget("early", 1)
 	b := r.Budget()
 	b.Senders = state.MaxBudgetSenders
 	r.SetRow(state.KeyBudget, state.Encode(&b))
 	r.Run(&command.Tick{})
-	check.Equal(t, r.Taken("late", 2), 1, "entries of a sender in a shared row taken")
-	check.Equal(t, r.Taken("early", 1), 0, "a sender that was counted has lost its count")
+	check.Equal(t, r.PublishWithinBudget("late", 2), 1, "entries of a sender in a shared row taken")
+	check.Equal(t, r.PublishWithinBudget("early", 1), 0, "a sender that was counted has lost its count")
 	check.Equal(t, r.Budget().Senders, state.MaxBudgetSenders, "senders that are counted")
 	tx := r.Begin()
 	defer tx.Discard()

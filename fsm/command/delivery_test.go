@@ -16,7 +16,7 @@ func deliveryCommands() []command.Payload {
 		&command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "status_500", Jitter: 100, RetryAfter: 1000},
 		&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: fsmtest.KeyHash("k"), Sender: "sender-1"}},
 		&command.BeginDeliveries{Holder: fsmtest.Boot1, Attempts: []command.Attempt{a, {AgentKey: "bob", Delivery: 1, Number: 1}}},
-		fsmtest.Hooked("ada", nil),
+		fsmtest.RegisterWithReceiver("ada", nil),
 	}
 }
 

@@ -71,13 +71,13 @@ func TestJobCommandsAreChecked(t *testing.T) {
 		"nothing":     func() command.Payload { return fsmtest.MarkSeen("ada", "k1") },
 		"too many":    func() command.Payload { return fsmtest.MarkSeen("ada", "k1", make([]uint64, command.MaxSeen+1)...) },
 		"seen key":    func() command.Payload { c := fsmtest.MarkSeen("ada", "k1", 1); c.Proof.Key = []byte{1}; return c },
-		"goal":        func() command.Payload { c := fsmtest.Ask("ada"); c.Goal = long(command.MaxHelpGoal); return c },
-		"short goal":  func() command.Payload { c := fsmtest.Ask("ada"); c.Goal = "abc"; return c },
-		"action":      func() command.Payload { c := fsmtest.Ask("ada"); c.Action = long(command.MaxHelpAction); return c },
-		"context":     func() command.Payload { c := fsmtest.Ask("ada"); c.Context = long(command.MaxHelpContext); return c },
-		"constraints": func() command.Payload { c := fsmtest.Ask("ada"); c.Bounds = long(command.MaxHelpBounds); return c },
-		"help tags":   func() command.Payload { c := fsmtest.Ask("ada"); c.Tags = strings.Split("12345678", ""); return c },
-		"help tag":    func() command.Payload { c := fsmtest.Ask("ada"); c.Tags = []string{long(command.MaxTag)}; return c },
+		"goal":        func() command.Payload { c := fsmtest.Help("ada"); c.Goal = long(command.MaxHelpGoal); return c },
+		"short goal":  func() command.Payload { c := fsmtest.Help("ada"); c.Goal = "abc"; return c },
+		"action":      func() command.Payload { c := fsmtest.Help("ada"); c.Action = long(command.MaxHelpAction); return c },
+		"context":     func() command.Payload { c := fsmtest.Help("ada"); c.Context = long(command.MaxHelpContext); return c },
+		"constraints": func() command.Payload { c := fsmtest.Help("ada"); c.Bounds = long(command.MaxHelpBounds); return c },
+		"help tags":   func() command.Payload { c := fsmtest.Help("ada"); c.Tags = strings.Split("12345678", ""); return c },
+		"help tag":    func() command.Payload { c := fsmtest.Help("ada"); c.Tags = []string{long(command.MaxTag)}; return c },
 	} {
 		check.Fails(command.Check(change()))(t, "%s: passed", name)
 	}

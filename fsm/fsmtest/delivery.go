@@ -17,29 +17,29 @@ const (
 	Minute = 60 * Second
 )
 
-// Hooked registers an agent whose receiver has passed the check.
-func Hooked(agent string, change func(*command.Register)) *command.Register {
+// RegisterWithReceiver registers an agent whose receiver has passed the check.
+func RegisterWithReceiver(agent string, change func(*command.Register)) *command.Register {
 	return Register(agent, "key of "+agent, func(c *command.Register) {
 		c.Given |= command.FieldNotifyURL
-		Receives(c, "https://"+agent+".example.org/hook")
+		SetReceiver(c, "https://"+agent+".example.org/hook")
 		if change != nil {
 			change(c)
 		}
 	})
 }
 
-// Receives sets the receiver of a command, which has passed the check. An empty one removes it.
-func Receives(c *command.Register, url string) {
+// SetReceiver sets the receiver of a command, which has passed the check. An empty one removes it.
+func SetReceiver(c *command.Register, url string) {
 	if c.NotifyURL, c.NotifySalt, c.NotifyVerified = url, nil, url != ""; url != "" {
 		c.NotifySalt = Salt(url)
 	}
 }
 
-// Rehook changes the receiver of a registered agent.
-func Rehook(agent, url string) *command.Register {
+// ChangeReceiver changes the receiver of a registered agent.
+func ChangeReceiver(agent, url string) *command.Register {
 	return Register(agent, "unused", func(c *command.Register) {
 		c.Given, c.Description = command.FieldNotifyURL, ""
-		Receives(c, url)
+		SetReceiver(c, url)
 		c.Proof.Key = KeyHash("key of " + agent)
 	})
 }
@@ -64,15 +64,15 @@ func (r *Hand) Outbox(agent string) view.Outbox {
 	return o
 }
 
-// Nobody is a skip function that skips no agent.
-func Nobody(string) bool { return false }
+// SkipNone is a skip function that skips no agent.
+func SkipNone(string) bool { return false }
 
 // Due returns what can be attempted at an instant.
 func (r *Hand) Due(at int64) (due []outbox.Delivery) {
 	r.T.Helper()
 	v := r.View()
 	defer v.Release()
-	must.Do(r.T, v.DueDeliveries(at, Nobody, func(d outbox.Delivery) bool { due = append(due, d); return true }))
+	must.Do(r.T, v.DueDeliveries(at, SkipNone, func(d outbox.Delivery) bool { due = append(due, d); return true }))
 	next, ok, err := v.NextDelivery()
 	if err != nil || (ok && next <= at) != (len(due) > 0) {
 		r.T.Fatalf("the next delivery is due at %d, %v, %v, but at %d there are %d", next, ok, err, at, len(due))

@@ -69,8 +69,8 @@ func CheckClaimCounts(t Tester, m Viewer) {
 	}
 }
 
-// Ask is a request for human help.
-func Ask(agent string) *command.AskHuman {
+// Help is a request for human help.
+func Help(agent string) *command.AskHuman {
 	return &command.AskHuman{
 		Author: Author(agent), Goal: "Sign\nthe form", Action: "Print it and sign it.",
 		Context: "It is for <us>.", Bounds: "Before noon.", Tags: []string{"paper", "human-help"},

@@ -72,8 +72,8 @@ func (r *Hand) WantReport(number uint64) state.Report {
 	return must.Get(v.Report(number))(r.T)
 }
 
-// Only runs a command and insists on its outcome and its problem; zero means no problem.
-func (r *Hand) Only(p command.Payload, outcome command.Outcome, problem command.Problem) command.Result {
+// WantOutcome runs a command and insists on its outcome and its problem; zero means no problem.
+func (r *Hand) WantOutcome(p command.Payload, outcome command.Outcome, problem command.Problem) command.Result {
 	r.T.Helper()
 	got := r.Run(p)[0]
 	var problems []command.Problem

@@ -37,8 +37,8 @@ func Register(agent, newKey string, change func(*command.Register)) *command.Reg
 	return c
 }
 
-// Saying is a change of the description.
-func Saying(description string) func(*command.Register) {
+// WithDescription is a change of the description.
+func WithDescription(description string) func(*command.Register) {
 	return func(c *command.Register) { c.Given, c.Description = command.FieldDescription, description }
 }
 
@@ -51,8 +51,8 @@ func (r *Hand) Profile(agent string) (doc string, ok bool) {
 	return string(data), err == nil
 }
 
-// Opens reports whether a key is the agent's.
-func (r *Hand) Opens(agent, key string) bool {
+// HasKey reports whether a key is the agent's.
+func (r *Hand) HasKey(agent, key string) bool {
 	r.T.Helper()
 	v := r.View()
 	defer v.Release()
@@ -84,8 +84,8 @@ func ProfileNames(t Tester, v *view.View, q view.ProfileQuery) (names []string) 
 	}
 }
 
-// Inspect returns what a view has against a command.
-func (r *Hand) Inspect(b command.Payload) (problems []command.Problem) {
+// Problems returns what a view has against a command.
+func (r *Hand) Problems(b command.Payload) (problems []command.Problem) {
 	r.T.Helper()
 	v := r.View()
 	defer v.Release()
@@ -96,15 +96,14 @@ func (r *Hand) Inspect(b command.Payload) (problems []command.Problem) {
 	return problems
 }
 
-// An hour in milliseconds, and receivers.
+// Receivers.
 const (
-	Hourly  = int64(command.HourMillis)
-	AtAda   = "https://ada.example.org/hook"
-	AtThief = "https://thief.example.org/hook"
+	AdaReceiver   = "https://ada.example.org/hook"
+	ThiefReceiver = "https://thief.example.org/hook"
 )
 
-// Recovers brings a recovery key. The next pair is named after newKey.
-func Recovers(agent, recovery, newKey, request string) *command.Recover {
+// Recover brings a recovery key. The next pair is named after newKey.
+func Recover(agent, recovery, newKey, request string) *command.Recover {
 	return &command.Recover{
 		AgentKey: agent, Key: KeyHash(recovery), NewKey: KeyHash(newKey), NewRecovery: KeyHash("recovery of " + newKey),
 		RequestID: request, Proof: command.Proof{Sender: "owner", Address: true},
@@ -119,24 +118,24 @@ func Changes(agent, key string, change func(*command.Register)) *command.Registe
 	})
 }
 
-// Moves sets another receiver.
-func Moves(url string) func(*command.Register) {
+// WithReceiver sets another receiver.
+func WithReceiver(url string) func(*command.Register) {
 	return func(c *command.Register) {
 		c.Given = command.FieldNotifyURL
-		Receives(c, url)
+		SetReceiver(c, url)
 	}
 }
 
-// Rotates sets another key.
-func Rotates(newKey string) func(*command.Register) {
+// WithNewKey sets another key.
+func WithNewKey(newKey string) func(*command.Register) {
 	return func(c *command.Register) { c.RotateKey, c.NewKey = true, KeyHash(newKey) }
 }
 
-// Receiver returns the receiver that deliveries to an agent go to: atAda, atThief, or "".
+// Receiver returns the receiver that deliveries to an agent go to: AdaReceiver, ThiefReceiver, or "".
 func (r *Hand) Receiver(agent string) (url string) {
 	v := r.View()
 	defer v.Release()
-	for _, candidate := range []string{AtAda, AtThief} {
+	for _, candidate := range []string{AdaReceiver, ThiefReceiver} {
 		if must.Get(v.NotifySalt(agent, candidate))(r.T) != "" {
 			url = candidate
 		}

@@ -32,9 +32,9 @@ func EventsOf(t Tester, m Viewer, c view.EventCursor, limit int) []view.Event {
 	}
 }
 
-// Told returns the record of changes, the oldest first: the actor, the action and its
+// ChangeLog returns the record of changes, the oldest first: the actor, the action and its
 // object.
-func Told(t *testing.T, v *view.View) (rows []string) {
+func ChangeLog(t *testing.T, v *view.View) (rows []string) {
 	t.Helper()
 	records, next, err := v.Changes(0, 100)
 	if err != nil || next != 0 {
@@ -144,13 +144,13 @@ func NextSweep(t Tester, m Viewer, now int64, from uint64) (next *command.Sweep,
 	}
 }
 
-// In puts an entry into a channel.
-func In(channel string) func(*command.Publish) {
+// InChannel puts an entry into a channel.
+func InChannel(channel string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Channel = channel }
 }
 
-// Sent is an entry of a sender, of about so many bytes.
-func Sent(sender string, bytes int) *command.Publish {
+// PostOfSize is an entry of a sender, of about so many bytes.
+func PostOfSize(sender string, bytes int) *command.Publish {
 	const rest = 80
 	return Post("ada", func(p *command.Publish) {
 		p.Proof.Sender, p.Body = sender, strings.Repeat("a", max(command.MinBody, bytes-rest))
@@ -163,12 +163,12 @@ func (r *Hand) SetSettings(daily, sender uint64) {
 	Expect(r.T, r.Run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0], command.OutcomeDone, "settings")
 }
 
-// Taken publishes entries of 1,000 bytes, each in a log entry, and counts those that
+// PublishWithinBudget publishes entries of 1,000 bytes, each in a log entry, and counts those that
 // were not over the budget.
-func (r *Hand) Taken(sender string, entries int) (n int) {
+func (r *Hand) PublishWithinBudget(sender string, entries int) (n int) {
 	r.T.Helper()
 	for range entries {
-		p := Sent(sender, 1000)
+		p := PostOfSize(sender, 1000)
 		v := r.View()
 		_, _, fits, err := v.Assess(p, len(must.Get(command.Encode(p))(r.T)), r.Now()+1000)
 		v.Release()

@@ -191,7 +191,7 @@ func TestMarkSeen(t *testing.T) {
 		"a wrong key": fsmtest.MarkSeen("ada", "k2", 1), "an address": {AgentKey: "ada", Proof: command.Proof{Sender: "sender-1", Address: true}, Entries: []uint64{1}},
 		"no profile": fsmtest.MarkSeen("eve", "k1", 1),
 	} {
-		if got := r.Run(c)[0]; got.Outcome != command.OutcomeRejected || len(got.Problems) != 1 || len(r.Inspect(c)) != 1 {
+		if got := r.Run(c)[0]; got.Outcome != command.OutcomeRejected || len(got.Problems) != 1 || len(r.Problems(c)) != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -25,7 +25,7 @@ func TestPages(t *testing.T) {
 		job := r.Run(fsmtest.PostJob("ada"))[0].Entry
 		r.Run(fsmtest.Claim("bob", job))
 		jobs = append(jobs, job)
-		helps = append(helps, r.Run(fsmtest.Ask("ada"))[0].Entry)
+		helps = append(helps, r.Run(fsmtest.Help("ada"))[0].Entry)
 	}
 	v := r.View()
 	defer v.Release()

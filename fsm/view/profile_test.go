@@ -15,12 +15,12 @@ import (
 // replaced revisions than it looks at for one page, and blocks that are sealed.
 func TestSearchOfManyRevisions(t *testing.T) {
 	r := newRig(t)
-	r.Run(fsmtest.Register("bob", "k", fsmtest.Saying("An old hand.")))
+	r.Run(fsmtest.Register("bob", "k", fsmtest.WithDescription("An old hand.")))
 	key := fsmtest.KeyHash("k")
-	r.Run(fsmtest.Register("ada", "k", fsmtest.Saying("An old hand.")))
+	r.Run(fsmtest.Register("ada", "k", fsmtest.WithDescription("An old hand.")))
 	var bodies []command.Payload
 	for i := range 2*view.MaxProfileScan + 10 {
-		bodies = append(bodies, fsmtest.Register("ada", "k", func(c *command.Register) { fsmtest.Saying(fmt.Sprintf("Hand %d.", i))(c); c.Proof.Key = key }))
+		bodies = append(bodies, fsmtest.Register("ada", "k", func(c *command.Register) { fsmtest.WithDescription(fmt.Sprintf("Hand %d.", i))(c); c.Proof.Key = key }))
 	}
 	for part := range slices.Chunk(bodies, 250) {
 		r.Run(part...)

@@ -105,7 +105,7 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 // are frozen, also with the receiver of the profile.
 func TestUnchangedProfileWhileFrozen(t *testing.T) {
 	s := apitest.WithModerator(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	send := func() *apitest.Response {
 		return s.Post("/api/agents", map[string]any{"id": "Ada", "notify_url": "https://example.org/hook"})
 	}

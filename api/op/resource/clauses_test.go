@@ -62,7 +62,7 @@ func TestNoKeyIsNeeded(t *testing.T) {
 		"/api/jobs":            `{"agent":"ada","title":"A job","body":"To be done."}`,
 		"/api/human-requests":  `{"agent":"ada","goal":"A goal","requested_action":"Do it."}`,
 		"/api/agents":          `{"id":"ada","description":"Answers questions."}`,
-		"/a2a":                 apitest.SayA2A("message/send", "m1", `[{"kind":"text","text":"Hello, commons."}]`),
+		"/a2a":                 apitest.MessageRequest("message/send", "m1", `[{"kind":"text","text":"Hello, commons."}]`),
 		"/a2a/v1/message:send": `{"message":{"role":"ROLE_USER","messageId":"m2","parts":[{"text":"Hello, commons."}]}}`,
 	} {
 		if r := s.Post(path, body); r.Status != http.StatusCreated && r.Status != http.StatusOK {

@@ -36,7 +36,7 @@ type deliveries struct {
 
 func TestDeliveriesGolden(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	s.Post("/api/agents", map[string]any{"id": "bob", "note": "Later."})
 	mention := map[string]any{"agent": "eve", "body": "Is @ada about?", "channel": "den"}
 	s.Publish(mention)
@@ -48,15 +48,15 @@ func TestDeliveriesGolden(t *testing.T) {
 		name, method, path, body string
 		headers                  []string
 	}{
-		{"delivery_test", http.MethodPost, apitest.HookPath + "/test", "", apitest.Bearer},
-		{"deliveries", http.MethodGet, "/api/agents/ADA/deliveries", "", []string{"Authorization", "bearer  " + apitest.HookKey}},
-		{"deliveries_no_key", http.MethodGet, apitest.HookPath, "", nil},
-		{"deliveries_wrong_key", http.MethodGet, apitest.HookPath, "", []string{"Authorization", "Bearer ck_other" + apitest.HookKey[len("ck_other"):]}},
-		{"deliveries_key_in_url", http.MethodGet, apitest.HookPath + "?edit_key=" + apitest.HookKey, "", apitest.Bearer},
+		{"delivery_test", http.MethodPost, apitest.DeliveriesPath + "/test", "", apitest.Bearer},
+		{"deliveries", http.MethodGet, "/api/agents/ADA/deliveries", "", []string{"Authorization", "bearer  " + apitest.AgentKey}},
+		{"deliveries_no_key", http.MethodGet, apitest.DeliveriesPath, "", nil},
+		{"deliveries_wrong_key", http.MethodGet, apitest.DeliveriesPath, "", []string{"Authorization", "Bearer ck_other" + apitest.AgentKey[len("ck_other"):]}},
+		{"deliveries_key_in_url", http.MethodGet, apitest.DeliveriesPath + "?edit_key=" + apitest.AgentKey, "", apitest.Bearer},
 		{"deliveries_unknown", http.MethodGet, "/api/agents/nobody/deliveries", "", apitest.Bearer},
-		{"delivery_test_no_key", http.MethodPost, apitest.HookPath + "/test", `{"edit_key":"` + apitest.HookKey + `"}`, nil},
-		{"delivery_test_wrong_key", http.MethodPost, apitest.HookPath + "/test", "", []string{"Authorization", "Bearer ck_other" + apitest.HookKey[len("ck_other"):]}},
-		{"delivery_test_malformed", http.MethodPost, apitest.HookPath + "/test", `{"a":`, apitest.Bearer},
+		{"delivery_test_no_key", http.MethodPost, apitest.DeliveriesPath + "/test", `{"edit_key":"` + apitest.AgentKey + `"}`, nil},
+		{"delivery_test_wrong_key", http.MethodPost, apitest.DeliveriesPath + "/test", "", []string{"Authorization", "Bearer ck_other" + apitest.AgentKey[len("ck_other"):]}},
+		{"delivery_test_malformed", http.MethodPost, apitest.DeliveriesPath + "/test", `{"a":`, apitest.Bearer},
 	} {
 		apitest.CheckGolden(t, s, test.name, test.method, test.path, apitest.JSONType, test.body, test.headers...)
 	}
@@ -65,29 +65,29 @@ func TestDeliveriesGolden(t *testing.T) {
 // TestKeysInURLs rejects them under every name, before anything else is looked at.
 func TestKeysInURLs(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
-	for _, query := range []string{"?edit_key=x", "?EDIT_KEY=x", "?key=x", "?token=x", "?access_token=x", "?authorization=Bearer+x", "?q=" + apitest.HookKey} {
-		for path, method := range map[string]string{apitest.HookPath: http.MethodGet, apitest.HookPath + "/test": http.MethodPost} {
+	apitest.RegisterAda(s.Backend)
+	for _, query := range []string{"?edit_key=x", "?EDIT_KEY=x", "?key=x", "?token=x", "?access_token=x", "?authorization=Bearer+x", "?q=" + apitest.AgentKey} {
+		for path, method := range map[string]string{apitest.DeliveriesPath: http.MethodGet, apitest.DeliveriesPath + "/test": http.MethodPost} {
 			r := s.Do(method, path+query, "", apitest.Bearer...)
 			problem := apitest.CheckError(t, r)
-			if r.Status != http.StatusUnprocessableEntity || problem.Issues[0].Field != "edit_key" || strings.Contains(string(r.Body), apitest.HookKey) {
+			if r.Status != http.StatusUnprocessableEntity || problem.Issues[0].Field != "edit_key" || strings.Contains(string(r.Body), apitest.AgentKey) {
 				t.Errorf("%s%s: %d %s", path, query, r.Status, r.Body)
 			}
 		}
 	}
-	s.Get(apitest.HookPath+"?min_index=1&consistency=strong", apitest.Bearer...).Want(t, http.StatusOK)
+	s.Get(apitest.DeliveriesPath+"?min_index=1&consistency=strong", apitest.Bearer...).Want(t, http.StatusOK)
 }
 
 // TestTestDelivery queues test events, to the last one for which there is room.
 func TestTestDelivery(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	var answer struct {
 		Delivery struct{ ID, Type, Status, Reason string }
 		Notes    []string
 	}
 	for i := range command.MaxWaitingDeliveries + 1 {
-		r := s.Do(http.MethodPost, apitest.HookPath+"/test", "", apitest.Bearer...)
+		r := s.Do(http.MethodPost, apitest.DeliveriesPath+"/test", "", apitest.Bearer...)
 		r.Decode(t, &answer)
 		want := "waiting"
 		if i == command.MaxWaitingDeliveries {
@@ -101,7 +101,7 @@ func TestTestDelivery(t *testing.T) {
 		t.Errorf("%+v", answer)
 	}
 	var list deliveries
-	r := s.Get(apitest.HookPath, apitest.Bearer...)
+	r := s.Get(apitest.DeliveriesPath, apitest.Bearer...)
 	r.Decode(t, &list)
 	if list.Waiting != command.MaxWaitingDeliveries || len(list.Deliveries) != command.MaxListedDeliveries || !list.Active || list.Next == nil || list.Next.NextAttemptAt == nil {
 		t.Errorf("%s", r.Body)
@@ -130,11 +130,11 @@ func TestTestDeliveryNeedsReceiver(t *testing.T) {
 // TestDeliveriesAreTheAgentsOwn checks that only the agent sees its receiver.
 func TestDeliveriesAreTheAgentsOwn(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	s.Publish(map[string]any{"agent": "eve", "body": "Is @ada about?"})
-	for _, path := range []string{"/api/agents", "/api/agents/ada", "/api/home?for=ada", apitest.HookPath} {
+	for _, path := range []string{"/api/agents", "/api/agents/ada", "/api/home?for=ada", apitest.DeliveriesPath} {
 		r := s.Get(path, apitest.Bearer...)
-		if !json.Valid(r.Body) || r.Status != http.StatusOK || strings.Contains(string(r.Body), "example.org") || strings.Contains(string(r.Body), apitest.HookKey) {
+		if !json.Valid(r.Body) || r.Status != http.StatusOK || strings.Contains(string(r.Body), "example.org") || strings.Contains(string(r.Body), apitest.AgentKey) {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 
 // batch is the answer to a poll.
 type batch struct {
-	Events      []apitest.ToldEvent
+	Events      []apitest.Event
 	LastEventID string
 	More        bool
 	Reset       *struct{ Reason, Message string }

@@ -388,14 +388,14 @@ func TestKeyNamesItsOwner(t *testing.T) {
 			})
 		}
 		t.Run(way+", of nobody", func(t *testing.T) {
-			body := string(send(s, map[string]any{"body": "Who am I?"}, "Authorization", "Bearer "+apitest.HookKey).Body)
+			body := string(send(s, map[string]any{"body": "Who am I?"}, "Authorization", "Bearer "+apitest.AgentKey).Body)
 			if !strings.Contains(body, `"agent":"anonymous"`) || !strings.Contains(body, "The edit_key proves nothing: no profile has it") {
 				t.Error(body)
 			}
 		})
 	}
 	question := s.Publish(map[string]any{"agent": "bob", "body": "Are you there, @ada?"})
-	job := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "title": "Count birds", "body": "All of them"}).Job.ID
+	job := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "title": "Count birds", "body": "All of them"}).Job.ID
 	for _, test := range []struct{ name, path, body, holds string }{
 		{"job", "/api/jobs", `{"title":"Count boats","body":"All of them"}`, `"agent":"Ada"`},
 		{"claim", "/api/jobs", `{"action":"claim","job_id":"` + job + `"}`, `"claimedBy":"Ada"`},
@@ -414,7 +414,7 @@ func TestKeyNamesItsOwner(t *testing.T) {
 			if test.path == "/mcp" {
 				return
 			}
-			r = s.Post(test.path, test.body, "Authorization", "Bearer "+apitest.HookKey, "X-Forwarded-For", elsewhere)
+			r = s.Post(test.path, test.body, "Authorization", "Bearer "+apitest.AgentKey, "X-Forwarded-For", elsewhere)
 			if r.Status != http.StatusUnprocessableEntity && test.name != "report" {
 				t.Errorf("with a key of nobody: %d %s", r.Status, r.Body)
 			}
@@ -425,7 +425,7 @@ func TestKeyNamesItsOwner(t *testing.T) {
 		if !strings.Contains(string(r.Body), `"agent":"Ada"`) || r.Header.Get("Vary") == "" {
 			t.Errorf("%v %s", r.Header, r.Body)
 		}
-		s.Get("/api/home", "Authorization", "Bearer "+apitest.HookKey).Want(t, http.StatusUnprocessableEntity)
+		s.Get("/api/home", "Authorization", "Bearer "+apitest.AgentKey).Want(t, http.StatusUnprocessableEntity)
 		s.Get("/api/home?for=bob", "Authorization", "Bearer "+key).Has(t, `"agent":"bob"`)
 	})
 }
@@ -443,7 +443,7 @@ func TestNewKeyNamesItsOwner(t *testing.T) {
 	s.Post("/api/entries", `{"body":"It is me."}`, "Authorization", "Bearer "+key).Has(t, `"agent":"ada"`)
 	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader"}
 	for _, call := range [][2]string{{http.MethodPost, "/api/entries"}, {http.MethodGet, "/api/home"}} {
-		s.Do(call[0], call[1], `{"body":"Who am I?"}`, "Content-Type", apitest.JSONType, "Authorization", "Bearer "+apitest.HookKey).Want(t, http.StatusServiceUnavailable)
+		s.Do(call[0], call[1], `{"body":"Who am I?"}`, "Content-Type", apitest.JSONType, "Authorization", "Bearer "+apitest.AgentKey).Want(t, http.StatusServiceUnavailable)
 	}
 }
 
@@ -467,7 +467,7 @@ func TestUnprovenNameIsNoted(t *testing.T) {
 		{"by key", write("post", "X-Forwarded-For", elsewhere, "Authorization", "Bearer "+key), false},
 		{"by address", write("post", "X-Forwarded-For", homeAddr), false},
 		{"home", home("X-Forwarded-For", elsewhere), true},
-		{"home with another key", home("X-Forwarded-For", elsewhere, "Authorization", "Bearer "+apitest.HookKey), true},
+		{"home with another key", home("X-Forwarded-For", elsewhere, "Authorization", "Bearer "+apitest.AgentKey), true},
 		{"home by key", home("X-Forwarded-For", elsewhere, "Authorization", "Bearer "+key), false},
 		{"home by address", home("X-Forwarded-For", homeAddr), false},
 		{"home of another name", string(s.Get("/api/home?for=bob", "X-Forwarded-For", elsewhere).Body), false},

@@ -57,7 +57,7 @@ func TestJobGolden(t *testing.T) {
 // a new job.
 func TestUnknownJobAction(t *testing.T) {
 	s := apitest.New(t)
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 	for _, test := range []struct {
 		fields  map[string]any
 		example string
@@ -89,7 +89,7 @@ func TestUnknownJobAction(t *testing.T) {
 // the caller sent works after it.
 func TestResultNeedsAClaim(t *testing.T) {
 	s := apitest.New(t)
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 	result := map[string]any{"agent": "Bob", "action": "result", "job_id": "j1", "result": "Seven of them"}
 	r := s.Post("/api/jobs", result)
 	p := apitest.CheckError(t, r)
@@ -99,8 +99,8 @@ func TestResultNeedsAClaim(t *testing.T) {
 	_, tool := apitest.CallTool(t, s, "submit_job_result", apitest.Args{"agent": "Bob", "job_id": "j1", "result": "Seven of them"})
 	check.Contains(t, tool.TextOf, `Example: claim_job {"agent":"Bob","job_id":"j1"}`, "text")
 	s.Post("/api/jobs", string(p.Example)).Must(t, http.StatusCreated)
-	check.Equal(t, apitest.OnJobs(t, s, http.StatusCreated, result).Job.Status, "done", "status")
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
+	check.Equal(t, apitest.ActOnJob(t, s, http.StatusCreated, result).Job.Status, "done", "status")
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
 	for name, body := range map[string]map[string]any{
 		"the poster's result": {"agent": "ada", "action": "result", "job_id": "j4", "result": "Seven of them"},
 		"a release":           {"agent": "bob", "action": "release", "job_id": "j4"},
@@ -145,14 +145,14 @@ func TestTakenClaims(t *testing.T) {
 			s := apitest.New(t, func(c *api.Config) {
 				c.ClaimTTL, c.Now = time.Hour, func() time.Time { return time.UnixMilli(apitest.Epoch).Add(tt.clock) }
 			})
-			apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+			apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 			for _, body := range tt.before {
-				apitest.OnJobs(t, s, http.StatusCreated, body)
+				apitest.ActOnJob(t, s, http.StatusCreated, body)
 			}
 			s.Backend.OnReadIndex = func() {
 				s.Backend.OnReadIndex = nil
 				if tt.meanwhile != nil {
-					apitest.OnJobs(t, s, http.StatusCreated, tt.meanwhile)
+					apitest.ActOnJob(t, s, http.StatusCreated, tt.meanwhile)
 				}
 			}
 			if tt.leaderless {
@@ -179,8 +179,8 @@ func TestTakenClaimsAreCounted(t *testing.T) {
 	s := apitest.New(t, func(c *api.Config) {
 		c.Limits.Rejections, c.Now = 1, func() time.Time { return time.UnixMilli(apitest.Epoch) }
 	})
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
 	proposed := len(s.Backend.Senders)
 	for range 200 {
 		r := s.Post("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": "j1"})
@@ -195,7 +195,7 @@ func TestTakenClaimsAreCounted(t *testing.T) {
 // TestJobRequestIDs is the request_id of every action, whatever the second body says.
 func TestJobRequestIDs(t *testing.T) {
 	s := apitest.New(t)
-	other := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "title": "Another job", "body": "Do it all."}).Job.ID
+	other := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "eve", "title": "Another job", "body": "Do it all."}).Job.ID
 	for i, action := range []map[string]any{
 		{"agent": "Ada", "title": "Count birds", "body": "All of them"},
 		{"agent": "Ada", "action": "claim", "job_id": other, "note": "Mine"},
@@ -204,14 +204,14 @@ func TestJobRequestIDs(t *testing.T) {
 		{"agent": "Ada", "action": "close", "job_id": "j2"},
 	} {
 		if action["action"] == "result" {
-			apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "action": "claim", "job_id": other})
+			apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "Ada", "action": "claim", "job_id": other})
 		}
 		action["request_id"] = "job-request"
-		first := apitest.OnJobs(t, s, http.StatusCreated, action)
+		first := apitest.ActOnJob(t, s, http.StatusCreated, action)
 		check.Equal(t, first.Duplicate, false, "%d: a first write repeats, %+v", i, first)
 		action["agent"] = "ADA"
 		for range 2 {
-			again := apitest.OnJobs(t, s, http.StatusOK, action)
+			again := apitest.ActOnJob(t, s, http.StatusOK, action)
 			if !again.Duplicate || again.Job.ID != first.Job.ID || (again.Claim != nil) != (first.Claim != nil) || len(again.Notes) == 0 {
 				t.Errorf("%d: %+v", i, again)
 			}
@@ -228,9 +228,9 @@ func TestJobRequestIDs(t *testing.T) {
 // TestRetractJob is the retraction of a job's entry.
 func TestRetractJob(t *testing.T) {
 	s := apitest.New(t)
-	id := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
+	id := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	retraction := map[string]any{"agent": "ada", "body": "Never mind", "supersedes": id, "relation": "retraction"}
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": id})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": id})
 	s.Post("/api/entries", retraction).Rejected(t, http.StatusConflict, "job_claimed", "relation")
 	bad := map[string]any{"agent": "ada", "body": "x", "supersedes": id, "relation": "retraction"}
 	r := s.Post("/api/entries", bad)
@@ -240,7 +240,7 @@ func TestRetractJob(t *testing.T) {
 	if want := `{"body":"Your text, 4 to 5000 characters.","agent":"ada","supersedes":"` + id + `","relation":"reply","dry_run":true}`; string(p.Example) != want {
 		t.Errorf("the example %s, want %s", p.Example, want)
 	}
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})
 	s.Publish(retraction)
 	apitest.Equal(t, "closed jobs", jobIDs(t, s, "status=closed"), []string{id})
 }
@@ -248,7 +248,7 @@ func TestRetractJob(t *testing.T) {
 // TestIDsOfAllStyles holds that jobs and requests for help are entries everywhere.
 func TestIDsOfAllStyles(t *testing.T) {
 	s := apitest.New(t)
-	jobID := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
+	jobID := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."})
 	for id, want := range map[string]int{jobID: http.StatusOK, "h2": http.StatusOK, "e1": http.StatusNotFound, "j2": http.StatusNotFound, "h1": http.StatusNotFound} {
 		s.Get("/api/entries/"+id).Want(t, want)
@@ -276,9 +276,9 @@ func TestIDsOfAllStyles(t *testing.T) {
 func TestRejectedJobsPostNothing(t *testing.T) {
 	s := apitest.New(t)
 	for _, title := range []string{"Count birds", "Count trees", "Count stones"} {
-		apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": title, "body": "All of them"})
+		apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": title, "body": "All of them"})
 	}
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j2"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j2"})
 	for i, body := range []map[string]any{
 		{"agent": "bob", "action": "claim", "job_id": "j2"},
 		{"agent": "bob", "action": "claim", "job_id": "j99"},
@@ -310,12 +310,12 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 	long := strings.Repeat("x", command.MaxTarget+1)
 	s := apitest.New(t)
 	for _, poster := range []string{"ada", "ada", "eve", "bob", "ada"} { // j1 to j5
-		apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": poster, "title": "Count birds", "body": "All of them"})
+		apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": poster, "title": "Count birds", "body": "All of them"})
 	}
 	for claimant, job := range map[string]string{"bob": "j2", "cyd": "j3"} {
-		apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": claimant, "action": "claim", "job_id": job})
+		apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": claimant, "action": "claim", "job_id": job})
 	}
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j5"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j5"})
 	for _, test := range []struct {
 		agent, action string
 		job           any
@@ -373,8 +373,8 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 // TestShortResult holds that a result may have one character, and that its entry says what it is.
 func TestShortResult(t *testing.T) {
 	s := apitest.New(t)
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count the boats", "body": "In the harbour, at noon."})
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count the boats", "body": "In the harbour, at noon."})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "claim", "job_id": "j1"})
 	r := s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "result", "job_id": "j1", "result": "7"}).Want(t, http.StatusCreated)
 	r.Has(t, `"body":"Result: 7"`)
 	r.Has(t, `"title":"Result: Count the boats"`)
@@ -386,14 +386,14 @@ func TestNextJob(t *testing.T) {
 	next := func(status int, fields map[string]any) client.JobAnswer {
 		t.Helper()
 		fields["action"] = "claim"
-		return apitest.OnJobs(t, s, status, fields)
+		return apitest.ActOnJob(t, s, status, fields)
 	}
 	none := map[string]any{"agent": "bob", "next": map[string]any{}, "request_id": "next-0001"}
 	if a := next(http.StatusOK, none); a.Job.ID != "" || len(a.Notes) != 1 {
 		t.Errorf("without jobs: %+v", a)
 	}
 	post := func(agent, title string, tags ...string) string {
-		return apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": title, "body": "To be done", "tags": tags}).Job.ID
+		return apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": title, "body": "To be done", "tags": tags}).Job.ID
 	}
 	post("bob", "One of bob")
 	first, second, third := post("ada", "Count birds", "birds"), post("eve", "Count trees", "trees"), post("ada", "Count nests", "birds")
@@ -417,7 +417,7 @@ func TestNextJob(t *testing.T) {
 	if taken.Job.ID != first || taken.Claim.ID != again.Claim.ID || taken.Job.ClaimedBy != "bob" {
 		t.Errorf("%+v, again %+v", taken, again)
 	}
-	apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": first})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": first})
 	for _, want := range []string{second, third, ""} { // not the first again, nor its own
 		fields := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
 		var a client.JobAnswer

@@ -12,7 +12,7 @@ import (
 // TestErase: the holder of the key erases its own texts, by any surface that publishes.
 func TestErase(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	write := func(body string, headers ...string) string {
 		t.Helper()
 		var answer client.Published

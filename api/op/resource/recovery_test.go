@@ -85,7 +85,7 @@ func TestRecoverKey(t *testing.T) {
 
 func TestDeleteProfile(t *testing.T) {
 	s := apitest.New(t)
-	apitest.Hook(s.Backend)
+	apitest.RegisterAda(s.Backend)
 	s.Post("/api/agents", `{"id":"nobody","delete":true}`).Rejected(t, http.StatusNotFound, "not_found", "id")
 	s.Post("/api/agents", `{"id":"ada","delete":true}`).Rejected(t, http.StatusForbidden, "wrong_edit_key", "edit_key")
 	s.Post("/api/agents", `{"id":"ada","delete":true,"note":"x"}`, apitest.Bearer...).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "delete")

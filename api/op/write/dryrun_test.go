@@ -21,7 +21,7 @@ import (
 func TestDryRunByGet(t *testing.T) {
 	s := apitest.Board(t)
 	for _, query := range []string{"dry_run=1", "dry_run=true&confirm=write&request_id=12345678"} {
-		got := apitest.Dry(t, s, func() *apitest.Response { return s.Get("/api/entries?action=publish&body=Hello&" + query) })
+		got := apitest.DryRun(t, s, func() *apitest.Response { return s.Get("/api/entries?action=publish&body=Hello&" + query) })
 		apitest.Equal(t, query, got.Would["body"], "Hello")
 	}
 	s.Get("/api/entries?action=publish&body=Hello&dry_run=perhaps").Rejected(t, http.StatusPreconditionRequired, "", "dry_run request_id confirm")
@@ -52,8 +52,8 @@ func TestDryRunInTheURL(t *testing.T) {
 func TestDryRunOfTestDelivery(t *testing.T) {
 	s := apitest.Board(t)
 	call := func(headers ...string) *apitest.Response {
-		return apitest.Untouched(t, s, func() *apitest.Response {
-			return s.Do(http.MethodPost, apitest.HookPath+"/test?dry_run=true", "", headers...)
+		return apitest.WithoutEffect(t, s, func() *apitest.Response {
+			return s.Do(http.MethodPost, apitest.DeliveriesPath+"/test?dry_run=true", "", headers...)
 		})
 	}
 	call(apitest.Bearer...).Want(t, http.StatusOK, `"dry_run":true`)
@@ -77,7 +77,7 @@ func TestDryRunOnOtherSurfaces(t *testing.T) {
 		"submit_job_result": {"agent": "bob", "job_id": "j3", "result": "Done it."}, "release_job": {"agent": "bob", "job_id": "j3"},
 		"close_job": {"agent": "eve", "job_id": "j2"}, "report_entry": {"entry_id": "e1", "reason": "spam", "text": "It is."},
 		"request_human_help": {"agent": "ada", "goal": "An opinion", "requested_action": "Give it."},
-		"mark_seen":          {"agent": "fay", "ids": []string{"e1"}, "edit_key": apitest.HookKey},
+		"mark_seen":          {"agent": "fay", "ids": []string{"e1"}, "edit_key": apitest.AgentKey},
 	} {
 		arguments["dry_run"] = true
 		index := s.Backend.Machine.Applied()
@@ -105,10 +105,10 @@ func TestDryRunIsNoOracle(t *testing.T) {
 			s.Backend.Apply(rule)
 			body := map[string]any{"agent": "eve", "body": long, "dry_run": true}
 			if name == "a channel is frozen" { // which everybody may know
-				apitest.Untouched(t, s, func() *apitest.Response { return s.Post("/api/entries", body) }).Want(t, http.StatusForbidden)
+				apitest.WithoutEffect(t, s, func() *apitest.Response { return s.Post("/api/entries", body) }).Want(t, http.StatusForbidden)
 				return
 			}
-			got := apitest.Dry(t, s, func() *apitest.Response { return s.Post("/api/entries", body) })
+			got := apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/entries", body) })
 			apitest.Equal(t, "notes", got.Notes, []string{apitest.NothingWritten, reviewed})
 		})
 	}
@@ -120,14 +120,14 @@ func TestDryRunOfARepeat(t *testing.T) {
 	body := map[string]any{"agent": "ada", "body": "Hello", "request_id": "request-1"}
 	s.Publish(body)
 	body["dry_run"] = true
-	got := apitest.Dry(t, s, func() *apitest.Response { return s.Post("/api/entries", body) })
+	got := apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/entries", body) })
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
 		t.Errorf("%v", got.Notes)
 	}
 	next := map[string]any{"agent": "ada", "action": "claim", "next": map[string]any{}, "request_id": "request-2"}
 	s.Post("/api/jobs", next).Must(t, http.StatusCreated)
 	next["dry_run"] = true
-	got = apitest.Dry(t, s, func() *apitest.Response { return s.Post("/api/jobs", next) })
+	got = apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/jobs", next) })
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
 		t.Errorf("a claim of the next job: %v", got.Notes)
 	}
@@ -156,7 +156,7 @@ func TestDryRunTellsTheTruth(t *testing.T) {
 	fields := map[string][]string{
 		"agent": names, "id": names, "body": {"Hello there", "x"}, "title": {"A title", ""}, "reply_to": ids, "supersedes": ids, "job_id": ids,
 		"relation": {"", "retraction", "correction", "reply"}, "action": {"", "post", "claim", "result", "release", "close"}, "result": {"Done it.", ""},
-		"description": {"", "Knows tides."}, "note": {"", "Later."}, "edit_key": {"", apitest.HookKey, "ck_wrong"}, "request_id": {"", "request-1", "request-2"},
+		"description": {"", "Knows tides."}, "note": {"", "Later."}, "edit_key": {"", apitest.AgentKey, "ck_wrong"}, "request_id": {"", "request-1", "request-2"},
 		"entry_id": ids, "reason": {"spam", "rude"}, "text": {"It is spam."}, "ids": ids, "goal": {"A goal"}, "requested_action": {"Do it."},
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -170,7 +170,7 @@ func TestDryRunTellsTheTruth(t *testing.T) {
 		}
 		tried := maps.Clone(body)
 		tried["dry_run"] = true
-		got := apitest.Untouched(t, s, func() *apitest.Response { return s.Post(path, tried) })
+		got := apitest.WithoutEffect(t, s, func() *apitest.Response { return s.Post(path, tried) })
 		earnest := s.Post(path, body)
 		repeat := bytes.Contains(earnest.Body, []byte("request_id was used before")) // which wins over what is wrong
 		if (got.Status == http.StatusOK) != (earnest.Status < http.StatusBadRequest) && !repeat {

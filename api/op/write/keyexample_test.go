@@ -41,7 +41,7 @@ var wrongKeys = []struct {
 // write with a placeholder of the key. It passes as a dry run, and nothing is written without proof.
 func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 	s := apitest.Board(t, apitest.UnboundedDryRuns, apitest.UnboundedRejections)
-	apitest.Keyed(s.Backend, "hal")
+	apitest.RegisterWithKey(s.Backend, "hal")
 	s.Backend.Apply(&command.ProtectName{AgentKey: "hal", Protected: true})
 	written := func(path, member string, body map[string]any) string {
 		r := s.Post(path, body).Must(t, http.StatusCreated)
@@ -50,13 +50,13 @@ func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 		return item.ID
 	}
 	ids := strings.NewReplacer(
-		"{proven}", written("/api/entries", "entry", map[string]any{"agent": "fay", "body": "An entry.", "edit_key": apitest.HookKey}),
-		"{job}", written("/api/jobs", "job", map[string]any{"agent": "fay", "title": "A job", "body": "To be done", "edit_key": apitest.HookKey}),
+		"{proven}", written("/api/entries", "entry", map[string]any{"agent": "fay", "body": "An entry.", "edit_key": apitest.AgentKey}),
+		"{job}", written("/api/jobs", "job", map[string]any{"agent": "fay", "title": "A job", "body": "To be done", "edit_key": apitest.AgentKey}),
 		"{unproven}", written("/api/entries", "entry", map[string]any{"agent": "ivy", "body": "An entry."}),
 	)
 	for _, test := range wrongKeys {
 		fields, _ := apitest.AnyJSON(t, []byte(ids.Replace(apitest.JSON(t, test.body)))).(map[string]any)
-		for _, surface := range apitest.SurfacesOf(t, s) {
+		for _, surface := range apitest.WriteSurfaces(t, s) {
 			if !surface.Takes(test.path) || surface.Name == "GET" {
 				continue
 			}
@@ -67,7 +67,7 @@ func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 				if !strings.Contains(example, `"edit_key":"the key of `+test.agent+`"`) || !strings.Contains(example, `"dry_run":true`) {
 					t.Errorf("the example %s has no place for the key", example)
 				}
-				if !slices.Contains(apitest.Replaced(b.Problem.Notes), "edit_key") || slices.Contains(b.Problem.Notes, wire.KeyLeftOut) {
+				if !slices.Contains(apitest.FieldsToReplace(b.Problem.Notes), "edit_key") || slices.Contains(b.Problem.Notes, wire.KeyLeftOut) {
 					t.Errorf("the notes %v", b.Problem.Notes)
 				}
 				index := s.Backend.Machine.Applied()
@@ -89,7 +89,7 @@ func TestExamplesOfAKeyKeepItsPlace(t *testing.T) {
 // wrong header, too. A URL holds no key: its example is a dry run without one.
 func TestExamplesOfAKeyInTheHeader(t *testing.T) {
 	s := apitest.Board(t)
-	wrong := []string{"Authorization", "Bearer ck_other" + apitest.HookKey[len("ck_other"):]}
+	wrong := []string{"Authorization", "Bearer ck_other" + apitest.AgentKey[len("ck_other"):]}
 	p := apitest.CheckError(t, s.Post("/api/entries", `{"agent":"fay","body":"Hello there."}`, wrong...).Must(t, http.StatusForbidden))
 	apitest.Equal(t, "the example", string(p.Example), `{"body":"Hello there.","agent":"fay","edit_key":"the key of fay","dry_run":true}`)
 	s.Post("/api/entries", string(p.Example), wrong...).Must(t, http.StatusOK).Has(t, keyNotChecked+"fay")

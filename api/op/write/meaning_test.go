@@ -105,11 +105,11 @@ func TestMeaningIsKept(t *testing.T) {
 	again := s.Post("/api/entries", apitest.JSON(t, entry), "Idempotency-Key", "a-key-of-mine")
 	check.Equal(t, first.Status, http.StatusCreated, "status")
 	check.Equal(t, again.Status, http.StatusOK, "status")
-	job := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
+	job := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	for _, step := range []struct{ agent, action, status string }{
 		{"bob", "take", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "deliver", "done"},
 	} {
-		if got := apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"}); got.Job.Status != step.status {
+		if got := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"}); got.Job.Status != step.status {
 			t.Errorf("%s: %+v", step.action, got.Job)
 		}
 	}
@@ -139,7 +139,7 @@ func TestShortMessagesAreExplained(t *testing.T) {
 		{"lines", `[{"text":"ping\npong"}]`, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := s.Post("/a2a", apitest.SayA2A("SendMessage", test.name, test.parts)).Has(t, "Published: ")
+			r := s.Post("/a2a", apitest.MessageRequest("SendMessage", test.name, test.parts)).Has(t, "Published: ")
 			apitest.Equal(t, "noted in "+string(r.Body), strings.Contains(string(r.Body), `"notes":["Commands: help, latest, search <words>, channels.`), test.noted)
 			apitest.Equal(t, "data part in "+string(r.Body), strings.Contains(string(r.Body), `{\"command\": \"jobs\"}`), test.noted)
 		})
@@ -218,8 +218,8 @@ func TestRejectionsNameUnknownFields(t *testing.T) {
 		{"/api/jobs", `{"agent":"zed","title":"Count birds","boddy":"All of them"}`},
 		{"/api/jobs", `{"agent":"zed","action":"claim","job_id":"j99","boddy":"Hello"}`},
 		{"/api/human-requests", `{"agent":"zed","goal":"A goal","boddy":"Do it."}`},
-		{"/a2a", apitest.SayA2A("SendMessage", "a", `[{"text":"x"},{"data":{"boddy":"Hello, all"}}]`)},
-		{"/a2a", apitest.SayA2A("SendMessage", "", `[{"text":"Hello"},{"data":{"boddy":"Hello, all"}}]`)},
+		{"/a2a", apitest.MessageRequest("SendMessage", "a", `[{"text":"x"},{"data":{"boddy":"Hello, all"}}]`)},
+		{"/a2a", apitest.MessageRequest("SendMessage", "", `[{"text":"Hello"},{"data":{"boddy":"Hello, all"}}]`)},
 		{"/a2a/v1/message:send", `{"message":{"messageId":"b","role":"ROLE_USER","parts":[{"text":"x"},{"data":{"boddy":"Hello"}}]}}`},
 		{"/mcp", apitest.ToolCall("publish_entry", `{"boddy":"Hello, all"}`)},
 		{"/mcp", apitest.ToolCall("get_entry", `{"boddy":"e1"}`)},

@@ -179,10 +179,10 @@ func namesIn(t *testing.T, s *apitest.Server, m *mistake, number string) *string
 	all := m.path + m.body + m.says + m.then + m.holds
 	needs := func(name string) bool { return strings.Contains(all, name) }
 	job := func() string {
-		return apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": "theirs", "title": "Their job", "body": "To be done by somebody."}).Job.ID
+		return apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "theirs", "title": "Their job", "body": "To be done by somebody."}).Job.ID
 	}
 	claim := func(agent, id string) string {
-		return apitest.OnJobs(t, s, http.StatusCreated, map[string]any{"agent": agent, "action": "claim", "job_id": id}).Claim.ID
+		return apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": agent, "action": "claim", "job_id": id}).Claim.ID
 	}
 	if needs("{mine}") {
 		pairs = append(pairs, "{mine}", s.Publish(map[string]any{"agent": "me-" + number, "body": "An entry of mine"}).ID)

@@ -61,7 +61,7 @@ func Rejected(t *testing.T, s *Server, status int, method, target, body string, 
 		}
 		again = s.Do(method, path, string(p.Example), "Content-Type", JSONType)
 	}
-	if !Taken(path, again) {
+	if !Worked(path, again) {
 		t.Errorf("%s %s %.80s: the example %s gives %d %s", method, target, body, p.Example, again.Status, again.Body)
 	}
 	if now := s.Backend.Machine.Applied(); now > index+1 || entriesIn(s) > before+1 {
@@ -78,21 +78,21 @@ var exampleNeeded = map[int]bool{
 // toReplace finds the names of the fields that a note tells to replace.
 var toReplace = regexp.MustCompile(`(?:replace|Replace) (\S+(?:(?:, | and )\S+)*?)(?:, then| in the example)`)
 
-// Replaced returns the fields that the notes of a rejection tell to replace.
-func Replaced(notes []string) (fields []string) {
+// FieldsToReplace returns the fields that the notes of a rejection tell to replace.
+func FieldsToReplace(notes []string) (fields []string) {
 	for _, found := range toReplace.FindAllStringSubmatch(strings.Join(notes, "\n"), -1) {
 		fields = append(fields, strings.Fields(strings.NewReplacer(",", " ", " and ", " ").Replace(found[1]))...)
 	}
 	return fields
 }
 
-// StringsOf collects the letters and digits of every text and number in a value.
-func StringsOf(value any) string {
+// WordsOf collects the letters and digits of every text and number in a value.
+func WordsOf(value any) string {
 	var b strings.Builder
 	switch v := value.(type) {
 	case map[string]any:
 		for _, value := range v {
-			b.WriteString(" " + StringsOf(value))
+			b.WriteString(" " + WordsOf(value))
 		}
 	case url.Values:
 		for _, values := range v {
@@ -100,7 +100,7 @@ func StringsOf(value any) string {
 		}
 	case []any:
 		for _, value := range v {
-			b.WriteString(" " + StringsOf(value))
+			b.WriteString(" " + WordsOf(value))
 		}
 	default:
 		fmt.Fprint(&b, v)
@@ -127,12 +127,12 @@ func checkOwn(t *testing.T, s *Server, sent any, p Problem, writes bool) {
 	if id, isProfile := fields["id"].(string); isProfile && s.Get("/api/agents/"+id).Status == http.StatusOK {
 		return
 	}
-	all, open := StringsOf(sent), Replaced(p.Notes)
+	all, open := WordsOf(sent), FieldsToReplace(p.Notes)
 	if dry := fields["dry_run"] == true; len(open) > 0 && writes && !dry {
 		t.Errorf("the example %.300s holds placeholders for %v, and is no dry run", p.Example, open)
 	}
 	for name, value := range fields {
-		for word := range strings.FieldsSeq(StringsOf(value)) {
+		for word := range strings.FieldsSeq(WordsOf(value)) {
 			if !slices.Contains(ofOurOwn, name) && !slices.Contains(open, name) && !strings.Contains(all, word) {
 				t.Errorf("the example %.300s says %q of its own, as %s: %v", p.Example, word, name, p.Notes)
 			}
@@ -166,8 +166,8 @@ const SeenPath = "/api/home/seen"
 // NeedsKey reports whether an example leaves the place of a key open.
 func NeedsKey(path string) bool { return path == SeenPath }
 
-// Taken reports whether a request worked, or would with a key.
-func Taken(path string, r *Response) bool {
+// Worked reports whether a request worked, or would with a key.
+func Worked(path string, r *Response) bool {
 	return r.Status == http.StatusOK || r.Status == http.StatusCreated ||
 		NeedsKey(path) && r.Status == http.StatusForbidden && strings.Contains(string(r.Body), `"code":"proof_required"`)
 }

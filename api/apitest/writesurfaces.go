@@ -15,21 +15,21 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// SentBack is the outcome of a write, on any surface.
-type SentBack struct {
+// WriteResult is the outcome of a write, on any surface.
+type WriteResult struct {
 	Accepted  bool
 	Problem   Problem // unless it was accepted
 	Tool      string  // the tool of which the example is a call
 	ShownPage string  // the whole answer
 }
 
-// ExampleSurface is a surface as examples see it: it sends fields, or an example as it is.
-type ExampleSurface struct {
+// WriteSurface is a surface as examples see it: it sends fields, or an example as it is.
+type WriteSurface struct {
 	Name string
 	// takes reports whether the surface has this write.
 	Takes func(path string) bool
-	Send  func(path, tool string, fields map[string]any) SentBack
-	Again func(path, tool string, example json.RawMessage, key any) SentBack
+	Send  func(path, tool string, fields map[string]any) WriteResult
+	Again func(path, tool string, example json.RawMessage, key any) WriteResult
 }
 
 // ToolOf is the tool that runs a write.
@@ -78,12 +78,12 @@ func Flat(fields map[string]any) (url.Values, bool) {
 // ExampleTool finds the tool that a text names for its example.
 var ExampleTool = regexp.MustCompile(`\nExample: (\w+) `)
 
-// SurfacesOf are the surfaces of a server.
-func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a table
+// WriteSurfaces are the surfaces of a server.
+func WriteSurfaces(t *testing.T, s *Server) []WriteSurface { //nolint:funlen // a table
 	t.Helper()
 	always := func(string) bool { return true }
 	entries := func(path string) bool { return path == "/api/entries" }
-	byHTTP := func(r *Response) (b SentBack) {
+	byHTTP := func(r *Response) (b WriteResult) {
 		b.Accepted, b.ShownPage = r.Status < http.StatusBadRequest, fmt.Sprintf("%d %s", r.Status, r.Body)
 		if !b.Accepted {
 			b.Problem = CheckError(t, r)
@@ -97,16 +97,16 @@ func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a
 		}
 		return fields
 	}
-	asForm := func(path string, fields map[string]any) SentBack {
+	asForm := func(path string, fields map[string]any) WriteResult {
 		values, _ := Flat(fields)
 		return byHTTP(s.Do(http.MethodPost, path, values.Encode(), "Content-Type", "application/x-www-form-urlencoded"))
 	}
-	asQuery := func(path string, fields map[string]any) SentBack {
+	asQuery := func(path string, fields map[string]any) WriteResult {
 		values, _ := Flat(fields)
 		return byHTTP(s.Get(path + "?" + values.Encode()))
 	}
 	b := NewToolbox(t, s)
-	byTool := func(tool string, arguments any) (back SentBack) {
+	byTool := func(tool string, arguments any) (back WriteResult) {
 		got := b.Use(tool, arguments)
 		back.Accepted, back.ShownPage, back.Tool = !got.IsError, got.TextOf, tool
 		if found := ExampleTool.FindStringSubmatch(got.TextOf); found != nil {
@@ -117,7 +117,7 @@ func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a
 		}
 		return back
 	}
-	byRPC := func(body string) (back SentBack) {
+	byRPC := func(body string) (back WriteResult) {
 		r := RPC(t, s, body)
 		back.Accepted, back.ShownPage = r.Error == nil, fmt.Sprintf("%s %+v", JSON(t, r.Result), r.Error)
 		if r.Error != nil {
@@ -126,8 +126,8 @@ func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a
 		return back
 	}
 	sent := 0
-	message := func(method string) func(path, tool string, fields map[string]any) SentBack {
-		return func(_, _ string, fields map[string]any) SentBack {
+	message := func(method string) func(path, tool string, fields map[string]any) WriteResult {
+		return func(_, _ string, fields map[string]any) WriteResult {
 			sent++
 			data := maps.Clone(fields)
 			var parts []any
@@ -138,28 +138,28 @@ func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a
 			if len(data) > 0 || parts == nil {
 				parts = append(parts, map[string]any{"data": data})
 			}
-			return byRPC(SayA2A(method, fmt.Sprint("sent-", sent), JSON(t, parts)))
+			return byRPC(MessageRequest(method, fmt.Sprint("sent-", sent), JSON(t, parts)))
 		}
 	}
-	messageAgain := func(_, _ string, example json.RawMessage, _ any) SentBack { return byRPC(string(example)) }
-	return []ExampleSurface{
+	messageAgain := func(_, _ string, example json.RawMessage, _ any) WriteResult { return byRPC(string(example)) }
+	return []WriteSurface{
 		{
 			"JSON", always,
-			func(path, _ string, fields map[string]any) SentBack { return byHTTP(s.Post(path, fields)) },
-			func(path, _ string, example json.RawMessage, key any) SentBack {
+			func(path, _ string, fields map[string]any) WriteResult { return byHTTP(s.Post(path, fields)) },
+			func(path, _ string, example json.RawMessage, key any) WriteResult {
 				return byHTTP(s.Post(path, withKey(example, key)))
 			},
 		},
 		{
 			"form", always,
-			func(path, _ string, fields map[string]any) SentBack { return asForm(path, fields) },
-			func(path, _ string, example json.RawMessage, key any) SentBack {
+			func(path, _ string, fields map[string]any) WriteResult { return asForm(path, fields) },
+			func(path, _ string, example json.RawMessage, key any) WriteResult {
 				return asForm(path, withKey(example, key))
 			},
 		},
 		{
 			"GET", entries,
-			func(path, _ string, fields map[string]any) SentBack {
+			func(path, _ string, fields map[string]any) WriteResult {
 				fields = maps.Clone(fields)
 				fields["action"] = "publish"
 				if fields["request_id"] != nil {
@@ -167,14 +167,14 @@ func SurfacesOf(t *testing.T, s *Server) []ExampleSurface { //nolint:funlen // a
 				}
 				return asQuery(path, fields)
 			},
-			func(path, _ string, example json.RawMessage, _ any) SentBack {
+			func(path, _ string, example json.RawMessage, _ any) WriteResult {
 				return asQuery(path, withKey(example, nil))
 			},
 		},
 		{
 			"tool", always,
-			func(_, tool string, fields map[string]any) SentBack { return byTool(tool, fields) },
-			func(_, tool string, example json.RawMessage, key any) SentBack {
+			func(_, tool string, fields map[string]any) WriteResult { return byTool(tool, fields) },
+			func(_, tool string, example json.RawMessage, key any) WriteResult {
 				return byTool(tool, withKey(example, key))
 			},
 		},
