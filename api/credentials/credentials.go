@@ -34,26 +34,34 @@ type beginning struct {
 	form *form
 }
 
-// beginnings holds the beginnings of all forms by their first byte, in the order of the forms.
-var beginnings = func() (byFirst [256][]beginning) {
+// beginnings holds the beginnings of all forms by their first byte, in the order of the forms, and
+// wordBeginnings those of forms that may follow a letter or a digit.
+var beginnings, wordBeginnings = func() (all, inWords [256][]beginning) {
 	for i := range forms {
 		for _, text := range forms[i].beginnings {
-			byFirst[text[0]] = append(byFirst[text[0]], beginning{text, &forms[i]})
+			all[text[0]] = append(all[text[0]], beginning{text, &forms[i]})
+			if forms[i].inWords {
+				inWords[text[0]] = append(inWords[text[0]], beginning{text, &forms[i]})
+			}
 		}
 	}
-	return byFirst
+	return all, inWords
 }()
 
 // Redact returns the text without its credentials, and a description of the first one with its
 // article. found is empty if there is no credential.
 func Redact(text string) (redacted, found string) {
-	if longestRun(text) < minRun {
+	if !hasRun(text) {
 		return text, ""
 	}
 	var b strings.Builder
 	done := 0
 	for at := 0; at < len(text); at++ {
-		for _, begin := range beginnings[text[at]] {
+		candidates := beginnings[text[at]]
+		if inWord(text, at) {
+			candidates = wordBeginnings[text[at]]
+		}
+		for _, begin := range candidates {
 			if !strings.HasPrefix(text[at:], begin.text) {
 				continue
 			}
@@ -82,9 +90,6 @@ func Redact(text string) (redacted, found string) {
 // match returns the end of the match at an offset, or 0 without one, and whether it is genuine: no
 // word and no sample.
 func (f *form) match(text string, at int) (to int, genuine bool) {
-	if inWord(text, at) && !f.inWords {
-		return 0, false
-	}
 	match := f.pattern.FindString(text[at:])
 	if match == "" {
 		return 0, false
@@ -136,16 +141,16 @@ var tokenBytes = func() (set [256]bool) {
 	return set
 }()
 
-// longestRun returns the length of the longest run of token characters.
-func longestRun(text string) (longest int) {
+// hasRun reports whether a text has a run of token characters as long as the shortest credential.
+func hasRun(text string) bool {
 	run := 0
 	for i := range len(text) {
-		if !tokenBytes[text[i]] {
+		if run++; !tokenBytes[text[i]] {
 			run = 0
-			continue
 		}
-		run++
-		longest = max(longest, run)
+		if run >= minRun {
+			return true
+		}
 	}
-	return longest
+	return false
 }

@@ -26,15 +26,15 @@ const (
 func Mentions(registered func(key string) bool, texts ...string) []string {
 	m := mentions{registered: registered}
 	for _, s := range texts {
-		if strings.ContainsAny(s, ats) {
+		if strings.IndexByte(s, '@') >= 0 || strings.Contains(s, wideAt) {
 			m.read(withoutCode(nfc(s)))
 		}
 	}
 	return m.found
 }
 
-// ats are the characters that begin a mention.
-const ats = "@＠"
+// ats are the characters that begin a mention, one of a byte and a wide one.
+const ats, wideAt = "@" + wideAt, "＠"
 
 // mentions collects the mentions of some texts.
 type mentions struct {

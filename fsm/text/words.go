@@ -392,6 +392,9 @@ func asks(s string) bool {
 	if strings.Contains(s, "？") || strings.Contains(s, "؟") {
 		return strings.ContainsFunc(s, isSaid)
 	}
+	if strings.IndexByte(s, '?') < 0 {
+		return false
+	}
 	said := false // a letter or digit stands before
 	for i, r := range s {
 		switch {
