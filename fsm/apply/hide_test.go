@@ -39,9 +39,13 @@ func TestHiddenEntry(t *testing.T) {
 		t.Errorf("the entry that was answered is %s", raw)
 	}
 	check.Diff(t, r.List(view.Query{Thread: root, Since: -1}), []uint64{3, 2, 1}, "thread")
+	events, v := fsmtest.EventsOf(t, r, view.EventCursor{}, 10), r.View()
+	defer v.Release()
 	for _, q := range []view.Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
 		q.Since = -1
 		check.Empty(t, r.List(q), "what %+v finds", q)
+		selected := must.Get(v.SelectEvents(slices.Clone(events), q))(t)
+		check.Equal(t, slices.ContainsFunc(selected, func(e view.Event) bool { return e.Entry == spam }), false, "%+v selects an event of the hidden entry", q)
 	}
 	for _, p := range []command.Payload{
 		fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, spam)),

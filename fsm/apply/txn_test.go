@@ -12,8 +12,8 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// TestScan holds that a scan finds a row once that is stored and written again in the call, and none
-// that was deleted: what a log entry ends must not depend on how the log was cut into calls.
+// TestScan holds that a call reads the rows as it has left them. A scan finds a row once that is stored
+// and written again, and none that was deleted: what a log entry ends must not depend on how the log was cut into calls.
 func TestScan(t *testing.T) {
 	db := must.Get(pebble.Open("", &pebble.Options{FS: vfs.NewMem()}))(t)
 	defer db.Close()
@@ -43,4 +43,13 @@ func TestScan(t *testing.T) {
 		}
 		check.Diff(t, got, test.want, "the first %d keys", test.limit)
 	}
+	tx.now = 1
+	tx.dropRange(state.KeptKey(0), state.KeptKey(9))
+	_, found := tx.Get(state.KeptKey(4))
+	check.Equal(t, found, false, "a row of a dropped range is read")
+	check.Empty(t, tx.scan(state.KeptKey(0), state.KeptKey(9), 10), "keys of a dropped range")
+	rows.Recent.Put(1, []byte("as stored"))
+	tx.firstFresh = 2
+	tx.recastEntry(1, []byte("rewritten"))
+	check.Equal(t, string(tx.entryRow(1)), "rewritten", "an entry that the call has rewritten")
 }
