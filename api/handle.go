@@ -206,8 +206,7 @@ func (x *exchange) stamp() {
 	}
 }
 
-// unreadable answers a request that could not be read. The connection is closed
-// afterwards.
+// unreadable answers a request that could not be read. The connection is closed afterwards.
 func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	x := s.newExchange(rctx)
 	if !s.gate.enter() {

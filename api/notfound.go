@@ -37,8 +37,7 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 	return e
 }
 
-// noMethod returns the 405 of a path. It lists the methods of the path and the right path for
-// others.
+// noMethod returns the 405 of a path. It lists the methods of the path and the right path for others.
 func (s *Server) noMethod(path, allow string) *wire.Error {
 	e := &wire.Error{
 		Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,

@@ -59,8 +59,7 @@ func fail(kind *kind, message string) *failure {
 	return &failure{kind: kind, message: message}
 }
 
-// kinds are the kinds of rejections, by status; for any other status, the parameters are
-// at fault.
+// kinds are the kinds of rejections, by status; for any other status, the parameters are at fault.
 var kinds = map[int]*kind{
 	http.StatusTooManyRequests:     kindLimited,
 	http.StatusServiceUnavailable:  kindUnavailable,

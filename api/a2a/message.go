@@ -179,8 +179,7 @@ func (m *message) readData(name string, value any) {
 	}
 }
 
-// document returns the message as the body of a new entry: the text is its body, and the data files
-// it.
+// document returns the message as the body of a new entry: the text is its body, and the data files it.
 func (m *message) document() wire.Document {
 	doc, ignored := wire.Document{MessageID: m.id, Notes: slices.Clone(m.notes)}, []string(nil)
 	if m.texts > 0 {

@@ -315,8 +315,7 @@ func rest(ctx context.Context, pause time.Duration, deadline time.Time) bool {
 	}
 }
 
-// attempt sends a request once. lost reports that it may have been carried out although it
-// failed.
+// attempt sends a request once. lost reports that it may have been carried out although it failed.
 func (c *Client) attempt(ctx context.Context, base *url.URL, r *request, payload []byte, index uint64) (lost bool, err error) {
 	attemptContext, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -84,8 +84,7 @@ func (*transportError) Is(target error) bool { return target == ErrUnreachable }
 
 func (e *transportError) Unwrap() error { return e.error }
 
-// rejected returns the error of an answer. lost reports that the request may have been
-// carried out.
+// rejected returns the error of an answer. lost reports that the request may have been carried out.
 func rejected(res *http.Response, body []byte) (lost bool, err error) {
 	e := &Error{}
 	if json.Unmarshal(body, e) != nil || e.Code == "" {

@@ -34,8 +34,7 @@ type Event struct {
 	Raw json.RawMessage `json:"-"` // the event as it was sent
 }
 
-// EventQuery selects events, by the entries that they are about. Empty fields do not
-// restrict it.
+// EventQuery selects events, by the entries that they are about. Empty fields do not restrict it.
 type EventQuery struct {
 	Events          string // kinds of events, separated by commas
 	Kind, Channel   string // or several, separated by commas: any of them

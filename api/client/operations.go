@@ -156,8 +156,7 @@ type HomeQuery struct {
 	OnlyProven bool // without entries whose writer has not proven the name
 }
 
-// Home returns an agent's news. A caller that hands Now back as Since gets every item of
-// ForYou once.
+// Home returns an agent's news. A caller that hands Now back as Since gets every item of ForYou once.
 func (c *Client) Home(ctx context.Context, q HomeQuery) (home Home, err error) {
 	query := values("for", q.For, "since", number(q.Since), "wait", number(int64(q.Wait/time.Second)), "jobs", q.Jobs)
 	if q.OnlyProven {

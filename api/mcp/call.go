@@ -73,8 +73,7 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 // argMinIndex is an argument of every tool. It is a header over HTTP, and so in the document.
 const argMinIndex = "min_index"
 
-// readBody makes a request body from the arguments. It keeps unknown fields: the operation notes
-// them.
+// readBody makes a request body from the arguments. It keeps unknown fields: the operation notes them.
 func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
 		if value, fixed := b.Fixed[f.Name]; !fixed {

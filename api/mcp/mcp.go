@@ -92,8 +92,7 @@ var versions = sdk.SupportedProtocolVersions()
 // optionalIDVersion is the first version in which errors without a known id leave it out.
 const optionalIDVersion = "2025-11-25"
 
-// statusVersion is the first version in which the error of an unknown method has
-// a status of its own.
+// statusVersion is the first version in which the error of an unknown method has a status of its own.
 const statusVersion = "2026-07-28"
 
 // listCaching is the lifetime of lists of tools and resources in clients, in milliseconds.
@@ -312,8 +311,7 @@ func (to sender) reject(status int, code int64, message string) wire.Reply {
 // maxExact bounds the whole numbers that a float64 represents exactly.
 const maxExact = 1 << 53
 
-// validID reports whether a value may name a request: the protocol takes texts and
-// whole numbers alone.
+// validID reports whether a value may name a request: the protocol takes texts and whole numbers alone.
 func validID(id any) bool {
 	switch id := id.(type) {
 	case string:

@@ -52,8 +52,7 @@ type Call struct {
 	KeyErr error
 }
 
-// Input is a request on any surface. Values that it returns never point into the
-// server's buffers.
+// Input is a request on any surface. Values that it returns never point into the server's buffers.
 type Input interface {
 	Origin() Origin
 	// IsHead reports whether the request is a HEAD and needs no body.
@@ -130,8 +129,7 @@ func (c *Call) NewestView() *view.View {
 // Sender returns the address of the client.
 func (c *Call) Sender() netip.Addr { return c.Origin().Addr }
 
-// Template is the operation's path template, the only form in which paths are logged
-// and measured.
+// Template is the operation's path template, the only form in which paths are logged and measured.
 func (c *Call) Template() string {
 	if c.Operation == nil {
 		return "unmatched"
