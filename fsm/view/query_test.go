@@ -45,6 +45,15 @@ func TestPhraseLooksAtABoundedNumber(t *testing.T) {
 	check.Equal(t, q.Before, 0, "there is a page before")
 }
 
+// TestHiddenWords checks that a page of a search has no room for what is hidden.
+func TestHiddenWords(t *testing.T) {
+	r := newRig(t)
+	r.bodies("red", "red", "red", "red")
+	r.Run(fsmtest.Hide("e2", "e4"))
+	check.Diff(t, r.List(view.Query{Since: -1, Q: "red", Limit: 2}), []uint64{3, 1}, "found")
+	check.Diff(t, r.List(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Limit: 2}), []uint64{3, 1}, "ranked")
+}
+
 // TestRankedEntries checks that the newest command.MaxRanked matches are ranked.
 func TestRankedEntries(t *testing.T) {
 	r := newRig(t)

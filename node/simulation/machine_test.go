@@ -125,6 +125,9 @@ func (s *sink) Close() error {
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.newest = s
+	// A snapshot that was begun before another was installed may end after it.
+	if newest := s.store.newest; newest == nil || newest.meta.Index <= s.meta.Index {
+		s.store.newest = s
+	}
 	return nil
 }
