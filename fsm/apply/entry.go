@@ -112,7 +112,7 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
-// entryBy returns a message by the author.
+// entryBy returns the message that an author publishes with a job or a request for help.
 func entryBy(a *command.Author, channel, title, body string, tags ...string) *command.Publish {
 	return &command.Publish{
 		Agent: a.Agent, AgentKey: a.AgentKey, Kind: command.KindMessage, Channel: channel, Title: title, Body: body,

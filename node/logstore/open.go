@@ -216,8 +216,8 @@ func (s *Store) openJournal() error {
 	return nil
 }
 
-// replay takes in the entries that are in the journal and not in bbolt. Those of the last frames of
-// which bbolt has a part follow what it has; it deletes the oldest entries only.
+// replay takes in the entries that are in the journal and not in bbolt. bbolt has the first ones
+// already when the node stopped after they were filed, and before their frame was noted.
 func (s *Store) replay() error {
 	filed, err := s.GetUint64(keyFiled)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -257,7 +257,7 @@ func (s *Store) replay() error {
 	return nil
 }
 
-// sameTerm reports whether the newest of entries that bbolt has is the one that it has.
+// sameTerm returns an error if the newest of some entries, which bbolt has, too, is another one there.
 func (s *Store) sameTerm(entries []*raft.Log) error {
 	var filed raft.Log
 	if len(entries) == 0 {

@@ -181,9 +181,9 @@ func (s *Store) journalize(batch []*raft.Log, queued bool) error {
 	return nil
 }
 
-// awaitRoom waits until the encoded frame fits into the journal: the file that is written has room,
-// or the other one is clear, and not too many entries wait to be filed. It returns false if both files
-// are too small. The caller appends.
+// awaitRoom waits until the encoded frame fits into the journal, and few enough entries wait to be
+// filed. It turns to the other file when the active one is full and the other is clear. It returns
+// false if both files are too small. The caller holds appending.
 func (s *Store) awaitRoom() (fits bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +290,7 @@ func (s *Store) fileUpTo(upTo uint64) error {
 	}
 }
 
-// fileForGood files what is in the journal, and clears both of its files. The caller appends,
-// so that nothing else does.
+// fileForGood files what is in the journal, and clears both of its files. The caller holds appending.
 func (s *Store) fileForGood() error {
 	if err := s.fileUpTo(math.MaxUint64); err != nil {
 		return err
@@ -317,7 +316,7 @@ func (s *Store) awaitFiler() {
 	}
 }
 
-// storeLarge stores entries that no file of the journal can take, in bbolt. The caller appends.
+// storeLarge stores entries that no file of the journal can take, in bbolt. The caller holds appending.
 func (s *Store) storeLarge(batch []*raft.Log, queued bool) error {
 	if err := s.fileUpTo(math.MaxUint64); err != nil {
 		return err

@@ -75,11 +75,12 @@ type Store struct {
 	// sync.Mutex: in a bubble of testing/synctest, time stands still for a mutex's waiters.
 	writing chan struct{}
 
-	// appending has a value while entries are appended, and filer while they are moved to bbolt. Who
-	// needs several takes appending first, then filer, then writing.
+	// appending has a value while entries are appended, and filer while they are moved to bbolt. They
+	// are taken in the order appending, filer, writing.
 	appending, filer chan struct{}
-	journal          *journal // of who appends, but for its active file, which changes under mu
-	filed, marked    uint64   // of who files: the newest frame of the journal that bbolt has all of, and that it says so of
+	journal          *journal // with appending; its active file changes under mu, too
+	// With filer: the newest frame of the journal that bbolt has all of, and the one under keyFiled.
+	filed, marked uint64
 
 	mu    sync.Mutex
 	win   window // the entries that are stored
