@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 )
 
 // Sizes of the journal.
@@ -22,13 +21,12 @@ const (
 	keptBuffer = 4 << 20
 )
 
-// A frame of the journal is a head and its entries. The head has, big-endian, the magic
-// number, the frame's sequence number, the length of the entries, and the CRC32C over the
-// journal's id and all of the frame but the magic number and the sum itself. Frames have
-// consecutive sequence numbers, over both files.
+// A frame of the journal is a head and its entries. The head has the first bytes of the log's
+// random id, which no client knows, and, big-endian, the frame's sequence number, the length of
+// the entries, and the CRC32C over the id and all of the frame but those first bytes and the
+// sum itself. Frames have consecutive sequence numbers, over both files.
 const (
-	frameMagic = "\xc0\x4dJF"
-	sequenceAt = len(frameMagic)
+	sequenceAt = 8
 	lengthAt   = sequenceAt + 8
 	sumAt      = lengthAt + 4
 	frameHead  = sumAt + 4
@@ -86,7 +84,7 @@ func (j *journal) close() error {
 // frame is one append, as it was found in a file.
 type frame struct {
 	sequence uint64
-	entries  []byte
+	whole    []byte // head and entries
 	file     int
 	end      int64 // of the frame in its file
 }
@@ -102,10 +100,7 @@ func (j *journal) read(filed uint64) (frames []frame, err error) {
 			return nil, err
 		}
 		j.size[i], j.dirty[i] = int64(len(content)), int64(len(bytes.TrimRight(content, "\x00")))
-		found, err := j.framesIn(i, content, filed)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Base(f.Name()), err)
-		}
+		found := j.framesIn(i, content, filed)
 		if len(found) > 0 && len(frames) > 0 && found[0].sequence < frames[0].sequence {
 			found, frames = frames, found
 		}
@@ -120,41 +115,48 @@ func (j *journal) read(filed uint64) (frames []frame, err error) {
 	return frames, nil
 }
 
-// framesIn returns the frames of a file with sequence numbers above filed. Older ones may stand
-// behind them.
-func (j *journal) framesIn(file int, content []byte, filed uint64) (frames []frame, err error) {
-	at, whole := 0, true // whole: the frames up to at have no gap
-	for {
-		f, size := j.frameAt(content[at:])
-		switch {
-		case size > 0 && f.sequence > filed && !whole:
-			return nil, fmt.Errorf("%w: frame %d stands at byte %d behind a broken one", errDamaged, f.sequence, at)
-		case size > 0:
-			at += size
-			if f.file, f.end = file, int64(at); f.sequence > filed {
-				frames = append(frames, f)
-			}
+// framesIn returns the frames of a file with sequence numbers above filed. Older and broken ones
+// may stand among them.
+func (j *journal) framesIn(file int, content []byte, filed uint64) (frames []frame) {
+	for at := 0; ; {
+		next := bytes.Index(content[at:], j.id[:sequenceAt])
+		if next < 0 {
+			return frames
+		}
+		at += next
+		f := j.frameAt(content[at:])
+		if f.whole == nil {
+			at++
 			continue
 		}
-		whole = false
-		next := bytes.Index(content[min(at+1, len(content)):], []byte(frameMagic))
-		if next < 0 {
-			return frames, nil
+		at += len(f.whole)
+		if f.file, f.end = file, int64(at); f.sequence > filed {
+			frames = append(frames, f)
 		}
-		at += 1 + next
 	}
 }
 
-// frameAt returns the frame that content begins with, and its size; 0 if there is none.
-func (j *journal) frameAt(content []byte) (frame, int) {
-	if len(content) < frameHead || string(content[:sequenceAt]) != frameMagic {
-		return frame{}, 0
+// frameAt returns the frame that content begins with; its whole is nil if there is none.
+func (j *journal) frameAt(content []byte) frame {
+	if len(content) < frameHead {
+		return frame{}
 	}
 	size := frameHead + int(binary.BigEndian.Uint32(content[lengthAt:]))
 	if size > len(content) || j.sum(content[:size]) != binary.BigEndian.Uint32(content[sumAt:]) {
-		return frame{}, 0
+		return frame{}
 	}
-	return frame{sequence: binary.BigEndian.Uint64(content[sequenceAt:]), entries: content[frameHead:size]}, size
+	return frame{sequence: binary.BigEndian.Uint64(content[sequenceAt:]), whole: content[:size]}
+}
+
+// secure makes what was read durable: it may be in the kernel's memory alone. After a sync that
+// failed the kernel does not write it any more, so the newest frame is written again.
+func (j *journal) secure(newest frame) error {
+	if newest.whole != nil {
+		if _, err := j.files[newest.file].WriteAt(newest.whole, newest.end-int64(len(newest.whole))); err != nil {
+			return err
+		}
+	}
+	return errors.Join(datasync(j.files[0]), datasync(j.files[1]))
 }
 
 func (j *journal) sum(whole []byte) uint32 {
@@ -168,7 +170,7 @@ func (j *journal) encode(add func([]byte) []byte) {
 	if cap(b) > keptBuffer {
 		b = nil
 	}
-	b = append(b, frameMagic...)
+	b = append(b, j.id[:sequenceAt]...)
 	b = binary.BigEndian.AppendUint64(b, j.last+1)
 	b = add(append(b, make([]byte, frameHead-lengthAt)...))
 	binary.BigEndian.PutUint32(b[lengthAt:], uint32(len(b)-frameHead)) //nolint:gosec // a frame fits into a file
@@ -204,9 +206,10 @@ func (j *journal) append() error {
 	return nil
 }
 
-// clear zeroes a file, step by step; around runs each step, which ends with a sync.
-func (j *journal) clear(i int, around func(func() error) error) error {
-	if err := j.zero(i, 0, j.dirty[i], around); err != nil {
+// clear zeroes a file up to a size, at least what may be used of it, step by step; around runs each
+// step, which ends with a sync.
+func (j *journal) clear(i int, size int64, around func(func() error) error) error {
+	if err := j.zero(i, 0, max(size, j.dirty[i]), around); err != nil {
 		return err
 	}
 	j.dirty[i] = 0

@@ -81,9 +81,10 @@ func TestDamagedJournal(t *testing.T) {
 	const groups = 4
 	path := killed(t, groups)
 	data := must.Get(os.ReadFile(journalPath(path, 0)))(t)
+	magic := data[:sequenceAt]
 	var starts []int
 	for at := 0; ; {
-		next := bytes.Index(data[at:], []byte(frameMagic))
+		next := bytes.Index(data[at:], magic)
 		if next < 0 {
 			break
 		}
@@ -117,6 +118,51 @@ func TestDamagedJournal(t *testing.T) {
 				must.Do(t, s.Close())
 			}
 		}
+	}
+}
+
+// TestStartSecuresTheJournal: what a start finds in the kernel's memory alone is on the disk before
+// it counts as stored, also after a sync that failed.
+func TestStartSecuresTheJournal(t *testing.T) {
+	path := killed(t, 3)
+	file := journalPath(path, 0)
+	found := must.Get(os.ReadFile(file))(t)
+	newest := bytes.LastIndex(found, found[:sequenceAt])
+	lost := append(bytes.Clone(found[:newest]), make([]byte, len(found)-newest)...)
+	secured := false
+	s := open(t, Options{Path: path, Existing: true, Around: func(what string, do func() error) error {
+		if what != Storing || secured {
+			return do()
+		}
+		secured = true
+		must.Do(t, os.WriteFile(file, lost, fileMode)) // what the disk has
+		return do()
+	}})
+	check.Equal(t, span(t, s), [2]uint64{1, 9}, "the log")
+	check.Equal(t, bytes.Equal(must.Get(os.ReadFile(file))(t), found), true, "the newest frame is there again")
+}
+
+// TestClearingFails: appends after a purge that could not clear the journal are found again.
+func TestClearingFails(t *testing.T) {
+	for failed := 1; failed <= 2; failed++ {
+		clearings := 0
+		s := open(t, Options{JournalBytes: 64 << 10, Snapshot: upTo(2), Around: func(what string, do func() error) error {
+			if what != Clearing {
+				return do()
+			}
+			if clearings++; clearings-4 != failed { // four made the files
+				return do()
+			}
+			return errors.Join(do(), syscall.EIO)
+		}})
+		mustStore(t, s, entries(1, 5, 1, 300))
+		must.Do(t, s.DeleteRange(1, 2))
+		clearings = 4
+		check.Err(t, s.Rewrite(2), syscall.EIO, "clearing %d fails: the purge", failed)
+		mustStore(t, s, entries(6, 7, 1, 300))
+		check.Equal(t, onDisk(t, s), 7, "clearing %d failed: the log on the disk ends at", failed)
+		must.Do(t, s.Rewrite(2))
+		check.Equal(t, onDisk(t, s), 7, "the log on the disk ends at")
 	}
 }
 

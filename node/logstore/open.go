@@ -232,7 +232,7 @@ func (s *Store) replay() error {
 		return err
 	}
 	for _, f := range frames {
-		entries, err := decodeEntries(f.entries)
+		entries, err := decodeEntries(f.whole[frameHead:])
 		if err != nil {
 			return &CorruptError{Path: s.path, Err: fmt.Errorf("frame %d of its journal: %w", f.sequence, err)}
 		}
@@ -254,7 +254,11 @@ func (s *Store) replay() error {
 		s.pending.synced(entries, f.sequence)
 	}
 	s.clear = s.journal.dirty[1-s.journal.active] == 0
-	return nil
+	var newest frame
+	if len(frames) > 0 {
+		newest = frames[len(frames)-1]
+	}
+	return s.around(Storing, func() error { return s.journal.secure(newest) })
 }
 
 // sameTerm returns an error if the newest of some entries, which bbolt has, too, is another one there.

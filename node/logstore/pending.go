@@ -226,7 +226,7 @@ func (s *Store) fileAll() {
 		s.mu.Unlock()
 		err := s.fileUpTo(math.MaxUint64)
 		if err == nil && full {
-			err = s.journal.clear(other, s.clearing)
+			err = s.journal.clear(other, 0, s.clearing)
 			if err == nil {
 				_ = s.journal.grow(other, min(2*s.journal.size[other], journalGrowth*s.journalBytes), s.clearing) // without space it stays as it is
 			}
@@ -296,14 +296,18 @@ func (s *Store) fileForGood() error {
 		return err
 	}
 	s.awaitFiler()
-	for i := range s.journal.files {
-		if err := s.journal.clear(i, s.clearing); err != nil {
+	s.mu.Lock()
+	s.journal.end = 0 // also if clearing fails: nothing may follow what is zero
+	s.mu.Unlock()
+	for i, size := range s.journal.size {
+		// All of it: a clearing before a kill, or whose sync failed, may not have reached the disk.
+		if err := s.journal.clear(i, size, s.clearing); err != nil {
 			return fmt.Errorf("clearing the journal: %w", err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.journal.end, s.clear = 0, true
+	s.clear = true
 	return nil
 }
 

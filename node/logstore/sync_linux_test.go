@@ -55,8 +55,9 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	}
 	must.Do(t, errors.Join(store(1), s.SetUint64([]byte("vote"), 1)))
 	failing.Store(true)
-	check.Err(t, store(2), syscall.EIO, "stored an entry without a sync")
 	check.Err(t, s.SetUint64([]byte("vote"), 2), syscall.EIO, "stored a vote without a sync")
+	check.Err(t, s.fileUpTo(1), syscall.EIO, "filed an entry without a sync")
+	check.Err(t, store(2), syscall.EIO, "stored an entry without a sync")
 	// Queued entries are not written before the kernel has said so.
 	path += "queue"
 	failing.Store(false)
