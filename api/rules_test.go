@@ -80,7 +80,7 @@ const secret = "my key: ck_" + "qz7m3kx5wb2hfn6ty4jrvdslpc" + "g6ea3oi7u2kzxm5wq
 
 // toolRules are calls that break the rules of everything but publishing, and the code
 // and the fields of the rejection. Of eve's jobs j2 is claimed by cyd, j4 open, j5
-// withdrawn and j6 done. ada is pushed to, fay is not; both have the key AgentKey. No receiver answers.
+// withdrawn and j6 done. ada has a receiver, fay has none; both have the key AgentKey. No receiver answers.
 var toolRules = []struct {
 	tool         string
 	arguments    apitest.Args

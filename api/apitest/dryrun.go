@@ -41,7 +41,7 @@ func WithoutEffect(t *testing.T, s *Server, call func() *Response) *Response {
 	return r
 }
 
-// DryRun sends a dry run that is to succeed.
+// DryRun sends a dry run, which must succeed.
 func DryRun(t *testing.T, s *Server, call func() *Response) (answer DryRunAnswer) {
 	t.Helper()
 	r := WithoutEffect(t, s, call)

@@ -13,7 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// tool is a tool: an operation of the interface under a name that a model understands.
+// tool is an operation of the interface under a name that a model understands.
 type tool struct {
 	Name, Title string
 	Does        string // for a model

@@ -33,8 +33,8 @@ func Mentions(registered func(key string) bool, texts ...string) []string {
 	return m.found
 }
 
-// ats are the characters that begin a mention, one of a byte and a wide one.
-const ats, wideAt = "@" + wideAt, "＠"
+// The characters that begin a mention.
+const wideAt, ats = "＠", "@＠"
 
 // mentions collects the mentions of some texts.
 type mentions struct {

@@ -35,11 +35,11 @@ const (
 // journal is the two preallocated files in front of bbolt
 // (docs/decisions/0021-a-journal-before-bbolt.md). An append writes one frame into space
 // that is zero and has its place on the disk, so that the sync behind it changes no metadata.
-// A file that is full is used again once it was cleared. A journal is not safe for
-// concurrent use, but for clear beside append.
+// A file that is full is used again once it was cleared. The file that is not active may be
+// cleared and grown while frames are appended; nothing else is safe for concurrent use.
 type journal struct {
 	files  [2]*os.File
-	dirty  [2]int64 // what is behind these bytes of the files is zero
+	dirty  [2]int64 // how many bytes of each file may differ from zero
 	size   [2]int64 // of the files
 	id     []byte   // of the log that it belongs to: frames of another log are none
 	active int      // the file that is written
@@ -89,9 +89,9 @@ type frame struct {
 	end      int64 // of the frame in its file
 }
 
-// read returns the frames after one with a sequence number, in order. The next frame follows
-// them. A broken frame ends them: its append was not acknowledged. Errors: a frame is missing or broken that others follow, or
-// a file cannot be read.
+// read returns the frames with sequence numbers above filed, in order, and has the next append
+// follow them. A broken newest frame is left out: its append was not acknowledged. Errors: a frame
+// is missing or broken, and newer ones are there; a file cannot be read.
 func (j *journal) read(filed uint64) (frames []frame, err error) {
 	j.last = filed
 	for i, f := range j.files {
@@ -206,8 +206,8 @@ func (j *journal) append() error {
 	return nil
 }
 
-// clear zeroes a file up to a size, at least what may be used of it, step by step; around runs each
-// step, which ends with a sync.
+// clear zeroes a file, step by step: size bytes of it, or all that may differ from zero if that is
+// more. around runs each step, which ends with a sync.
 func (j *journal) clear(i int, size int64, around func(func() error) error) error {
 	if err := j.zero(i, 0, max(size, j.dirty[i]), around); err != nil {
 		return err

@@ -42,8 +42,8 @@ func (p *pending) synced(entries []*raft.Log, frame uint64) {
 // queued returns the entries that are not in the journal.
 func (p *pending) queued() []*raft.Log { return p.entries[len(p.frames):] }
 
-// oldest returns entries in the journal to file in one transaction, of at most limit bytes, their bytes, and the newest
-// of the journal's frames of which no entry is left then.
+// oldest returns the entries to file in the next transaction, their bytes (at most limit, unless one
+// entry is larger), and the newest frame of the journal of which bbolt has all then.
 func (p *pending) oldest(limit int64) (batch []*raft.Log, bytes int64, filed uint64) {
 	n := 0
 	for n < len(p.frames) && (n == 0 || bytes+entryBytes(p.entries[n]) <= limit) {
