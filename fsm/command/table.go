@@ -86,16 +86,16 @@ var commands = map[Op]Descriptor{
 	OpSetSettings:  unsigned[SetSettings]("set_settings", 1),
 	OpMarkSeen:     byName[MarkSeen]("mark_seen", 1, NoChannel, ProofNeeded),
 
-	OpSetModerator: byModerator[SetModerator]("set_moderator", 1),
-	OpHide:         byModerator[Hide]("hide", 1),
-	OpPurge:        byModerator[Purge]("purge", 1),
-	OpSetRule:      byModerator[SetRule]("set_rule", 1),
-	OpLiftRule:     byModerator[LiftRule]("lift_rule", 1),
+	OpSetModerator: unsigned[SetModerator]("set_moderator", 1),
+	OpHide:         unsigned[Hide]("hide", 1),
+	OpPurge:        unsigned[Purge]("purge", 1),
+	OpSetRule:      unsigned[SetRule]("set_rule", 1),
+	OpLiftRule:     unsigned[LiftRule]("lift_rule", 1),
 	OpNoteChange:   unsigned[NoteChange]("note_change", 1),
 
 	OpSweep:          unsigned[Sweep]("sweep", 1),
 	OpReport:         byName[Report]("report", 1, NoChannel, ProofNotNeeded),
-	OpResolveReports: byModerator[ResolveReports]("resolve_reports", 1),
+	OpResolveReports: unsigned[ResolveReports]("resolve_reports", 1),
 	OpForgetSenders:  unsigned[ForgetSenders]("forget_senders", 1),
 	OpRecover:        byName[Recover]("recover", 1, NoChannel, ProofNotNeeded),
 }
@@ -105,22 +105,11 @@ var commands = map[Op]Descriptor{
 type Descriptor struct {
 	Name    string
 	Format  int // required of the cluster; a newer field of a command raises it, see newer
-	Signer  Signer
 	Channel Channel
 	Proof   ProofRule
 
 	empty func() Payload
 }
-
-// Signer is the kind of sender that signs a command.
-type Signer string
-
-// The signers.
-const (
-	Unsigned          Signer = "unsigned"  // a node proposes it, for itself or for an operator
-	SignedByName      Signer = "name"      // see Signature
-	SignedByModerator Signer = "moderator" // see Order
-)
 
 // Channel selects the channel that a command writes to.
 type Channel string
@@ -166,22 +155,16 @@ type payload[T any] interface {
 	Payload
 }
 
+// unsigned describes a command of a node itself, of an operator or of a moderator.
 func unsigned[T any, P payload[T]](name string, format int) Descriptor {
-	return Descriptor{name, format, Unsigned, NoChannel, ProofNotNeeded, func() Payload { return P(new(T)) }}
+	return Descriptor{name, format, NoChannel, ProofNotNeeded, func() Payload { return P(new(T)) }}
 }
 
 func byName[T any, P interface {
 	payload[T]
 	signed
 }](name string, format int, channel Channel, proof ProofRule) Descriptor {
-	return Descriptor{name, format, SignedByName, channel, proof, func() Payload { return P(new(T)) }}
-}
-
-func byModerator[T any, P interface {
-	payload[T]
-	ordered
-}](name string, format int) Descriptor {
-	return Descriptor{name, format, SignedByModerator, NoChannel, ProofNotNeeded, func() Payload { return P(new(T)) }}
+	return Descriptor{name, format, channel, proof, func() Payload { return P(new(T)) }}
 }
 
 // Describe returns the descriptor of a command.
