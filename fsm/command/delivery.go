@@ -19,13 +19,13 @@ const (
 
 // Attempt names one attempt to deliver.
 type Attempt struct {
-	AgentKey string `cbor:"1,keyasint"` // folded name of the agent, or the name of its queue of alerts
+	AgentKey string `cbor:"1,keyasint"` // folded name of the agent
 	Delivery uint64 `cbor:"2,keyasint"` // number among the agent's deliveries
 	Number   uint64 `cbor:"3,keyasint"` // of the attempt, from 1
 }
 
 func (a *Attempt) check() error {
-	err := checkBytes("agent key", a.AgentKey, MaxNameKeyBytes+1) // a queue of alerts has a mark
+	err := checkBytes("agent key", a.AgentKey, MaxNameKeyBytes)
 	if a.Delivery == 0 || a.Number == 0 || a.Delivery > maxAttemptNumber || a.Number > maxAttemptNumber {
 		err = errors.Join(err, fmt.Errorf("attempt %d of delivery %d", a.Number, a.Delivery))
 	}

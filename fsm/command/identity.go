@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -91,16 +90,8 @@ func (p *Proof) check() error {
 	}
 	return errors.Join(
 		checkKeyHash("edit key", p.Key), sender,
-		checkParts("looks", p.Looks, LookBytes, MaxLooks),
+		refuse(len(p.Looks)%LookBytes != 0 || len(p.Looks) > MaxLooks*LookBytes, "looks of another size"),
 	)
-}
-
-// checkParts checks the length of a field of parts of a size.
-func checkParts(field string, parts []byte, size, most int) error {
-	if len(parts)%size != 0 || len(parts) > most*size {
-		return fmt.Errorf("%s of %d bytes", field, len(parts))
-	}
-	return nil
 }
 
 // Strength is how well a write proves its name. Undoing a write takes at least the strength that it

@@ -54,8 +54,7 @@ const (
 	// The limits of the claimant's unfinished claims, and of extensions of this one.
 	ProblemTooManyClaims   Problem = 17
 	ProblemTooManyRenewals Problem = 18
-	// The actions of a poster need a job that was posted by key, in the right state.
-	ProblemNoneLeft Problem = 78 // every candidate was claimed meanwhile
+	ProblemNoneLeft        Problem = 78 // every candidate was claimed meanwhile
 
 	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
 	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's
