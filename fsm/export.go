@@ -252,6 +252,6 @@ func (s *store) pauseReceivers(b *pebble.Batch) error {
 			err = b.Delete(outbox.DueKey(o.DueAt, agentKey), nil)
 		}
 		o.Paused, p.NotifySalt = true, ""
-		return errors.Join(err, b.Set(outbox.Key(agentKey), o.Encode(), nil), b.Set(state.ProfileKey(agentKey), state.Encode(&p), nil))
+		return errors.Join(err, b.Set(outbox.Key(agentKey), state.Encode(o), nil), b.Set(state.ProfileKey(agentKey), state.Encode(&p), nil))
 	})
 }

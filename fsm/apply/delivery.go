@@ -10,7 +10,7 @@ import (
 
 // delivery returns a waiting delivery, including changes of the call so far.
 func (tx *Txn) delivery(agentKey string, number uint64) outbox.DeliveryRow {
-	return need(tx, outbox.DeliveryKey(agentKey, number), outbox.DecodeDeliveryRow, "delivery")
+	return need(tx, outbox.DeliveryKey(agentKey, number), state.Decode[outbox.DeliveryRow], "delivery")
 }
 
 // putDelivery stores a delivery with a new status.
@@ -21,7 +21,7 @@ func (tx *Txn) putDelivery(agentKey string, number uint64, d *outbox.DeliveryRow
 
 // setDelivery stores a delivery with unchanged status.
 func (tx *Txn) setDelivery(agentKey string, number uint64, d *outbox.DeliveryRow) {
-	tx.set(outbox.DeliveryKey(agentKey, number), d.Encode())
+	tx.set(outbox.DeliveryKey(agentKey, number), state.Encode(d))
 }
 
 // notifyReceivers queues the deliveries of an entry, for agents that it answers or
@@ -205,7 +205,7 @@ func (tx *Txn) finishOutboxes() {
 		if o.Hook == 0 {
 			continue // the agent never had a receiver
 		}
-		tx.set(outbox.Key(agentKey), o.Encode())
+		tx.set(outbox.Key(agentKey), state.Encode(o))
 		due := o.Due()
 		if due == o.DueAt {
 			continue

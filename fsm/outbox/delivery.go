@@ -70,7 +70,7 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
-// The row of news goes on with to. Numbers are uvarints, texts are preceded by their length.
+// Numbers are uvarints, texts are preceded by their length.
 type DeliveryRow struct {
 	Kind      DeliveryKind
 	Status    DeliveryStatus
@@ -86,32 +86,23 @@ type DeliveryRow struct {
 
 const deliveryRowVersion = 1
 
-// Encode returns the row of spaceDelivery.
-func (d *DeliveryRow) Encode() []byte {
-	dst := []byte{deliveryRowVersion, byte(d.Kind), byte(d.Status)}
-	dst = state.AppendUints(dst, d.Entry, uint64(d.QueuedAt), uint64(d.ChangedAt), d.Attempts, d.Failures, d.Hook)
-	holder := d.Holder[:]
-	if d.Status != DeliverySending {
-		holder = nil
+// Fields implements state.Row.
+func (d *DeliveryRow) Fields(c *state.Codec) {
+	var holder []byte
+	if d.Status == DeliverySending {
+		holder = d.Holder[:]
 	}
-	return state.AppendBlob(state.AppendBlob(dst, holder), d.Reason)
-}
-
-// DecodeDeliveryRow decodes a row of spaceDelivery.
-func DecodeDeliveryRow(row []byte) (d DeliveryRow, err error) {
-	r := state.RowReader{Rest: row}
-	r.Version(deliveryRowVersion)
-	d.Kind, d.Status = DeliveryKind(r.Byte()), DeliveryStatus(r.Byte())
-	d.Entry, d.QueuedAt, d.ChangedAt = r.Uint(), int64(r.Uint()), int64(r.Uint())
-	d.Attempts, d.Failures, d.Hook = r.Uint(), r.Uint(), r.Uint()
-	copy(d.Holder[:], r.Text())
-	d.Reason = r.Text()
-	return d, r.Done("delivery row")
+	c.Version(deliveryRowVersion)
+	c.Fields(
+		(*byte)(&d.Kind), (*byte)(&d.Status), &d.Entry, &d.QueuedAt, &d.ChangedAt, &d.Attempts, &d.Failures, &d.Hook,
+		&holder, &d.Reason,
+	)
+	copy(d.Holder[:], holder)
 }
 
 // LoadDelivery returns a delivery; false when it is not kept any more.
 func LoadDelivery(r pebble.Reader, agentKey string, number uint64) (DeliveryRow, bool, error) {
-	return state.Load(r, DeliveryKey(agentKey, number), DecodeDeliveryRow)
+	return state.Load(r, DeliveryKey(agentKey, number), state.Decode[DeliveryRow])
 }
 
 // DeliveryLease is the time for an attempt, in milliseconds of log time.

@@ -59,61 +59,32 @@ type Queued struct {
 
 const (
 	outboxRowVersion = 1
-	flagHookActive   = 1 << 0
-	flagPaused       = 1 << 1
 	flagProven       = 1 << 0 // of a delivery in the queue
 )
 
-// Encode returns the row of spaceOutbox.
-func (o *Outbox) Encode() []byte {
-	dst := []byte{outboxRowVersion, state.Bit(o.Active, flagHookActive) | state.Bit(o.Paused, flagPaused)}
-	dst = state.AppendUints(dst, o.Hook, o.Last, o.Sending, uint64(o.NotBefore), o.failing)
-	dst = binary.AppendUvarint(appendQueue(dst, o.Queue), uint64(len(o.begun)))
-	before := uint64(0)
-	for _, b := range o.begun {
-		dst = binary.AppendUvarint(dst, uint64(b)-before)
-		before = uint64(b)
-	}
-	return dst
-}
-
-func appendQueue(dst []byte, queue []Queued) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(queue)))
-	before := uint64(0)
-	for _, q := range queue {
-		dst = binary.AppendUvarint(dst, q.Number-before)
-		dst = binary.AppendUvarint(dst, uint64(q.Ready)<<1|uint64(state.Bit(q.Proven, flagProven)))
-		before = q.Number
-	}
-	return dst
-}
-
-// decodeQueue reads a queue from a row.
-func decodeQueue(r *state.RowReader) (queue []Queued) {
-	number := uint64(0)
-	for n := r.Uint(); n > 0 && !r.Bad; n-- {
-		number += r.Uint()
-		ready := r.Uint()
-		queue = append(queue, Queued{Number: number, Proven: ready&flagProven != 0, Ready: int64(ready >> 1)})
-	}
-	return queue
+// Fields implements state.Row.
+func (o *Outbox) Fields(c *state.Codec) {
+	c.Version(outboxRowVersion)
+	c.Fields(state.Flags{&o.Active, &o.Paused}, &o.Hook, &o.Last, &o.Sending, &o.NotBefore, &o.failing)
+	number, at := uint64(0), int64(0)
+	state.List(c, &o.Queue, func(q *Queued) {
+		step, ready := q.Number-number, uint64(q.Ready)<<1|uint64(state.Bit(q.Proven, flagProven))
+		c.Fields(&step, &ready)
+		number += step
+		*q = Queued{Number: number, Proven: ready&flagProven != 0, Ready: int64(ready >> 1)}
+	})
+	state.List(c, &o.begun, func(begun *int64) {
+		step := *begun - at
+		c.Fields(&step)
+		at += step
+		*begun = at
+	})
 }
 
 // DecodeOutbox decodes a row of spaceOutbox.
 func DecodeOutbox(row []byte) (*Outbox, error) {
-	r := state.RowReader{Rest: row}
 	o := new(Outbox)
-	r.Version(outboxRowVersion)
-	flags := r.Byte()
-	o.Active, o.Paused = flags&flagHookActive != 0, flags&flagPaused != 0
-	o.Hook, o.Last, o.Sending, o.NotBefore, o.failing = r.Uint(), r.Uint(), r.Uint(), int64(r.Uint()), r.Uint()
-	o.Queue = decodeQueue(&r)
-	at := uint64(0)
-	for n := r.Uint(); n > 0 && !r.Bad; n-- {
-		at += r.Uint()
-		o.begun = append(o.begun, int64(at))
-	}
-	if err := r.Done("outbox row"); err != nil {
+	if err := state.DecodeInto(o, row); err != nil {
 		return nil, err
 	}
 	o.DueAt = o.Due()

@@ -128,7 +128,9 @@ func (c *Codec) read(field any) {
 	case *bool:
 		*v = c.Byte() != 0
 	case *SenderGroup:
-		*v = c.Sender()
+		if b := c.bytes(8); b != nil {
+			*v = SenderGroup(binary.LittleEndian.Uint64(b))
+		}
 	case Flags:
 		flags := c.Byte()
 		for i, flag := range v {
@@ -145,7 +147,7 @@ func (c *Codec) Version(version byte) {
 		c.out = append(c.out, version)
 		return
 	}
-	c.RowReader.Version(version)
+	c.Check(c.Byte() == version)
 }
 
 // Check makes the row that is read malformed, unless ok.
@@ -216,9 +218,6 @@ func (r *RowReader) Byte() byte {
 	return 0
 }
 
-// Version reads the version of the row, which must be the known one.
-func (r *RowReader) Version(known byte) { r.Bad = r.Byte() != known || r.Bad }
-
 func (r *RowReader) bytes(n uint64) []byte {
 	if n > uint64(len(r.Rest)) {
 		r.Rest, r.Bad = nil, true
@@ -238,15 +237,6 @@ func (r *RowReader) Done(what string) error {
 		return fmt.Errorf("%w: %s", ErrCorrupt, what)
 	}
 	return nil
-}
-
-// Sender reads a SenderGroup of 8 bytes.
-func (r *RowReader) Sender() SenderGroup {
-	b := r.bytes(8)
-	if b == nil {
-		return 0
-	}
-	return SenderGroup(binary.LittleEndian.Uint64(b))
 }
 
 // DecodeNumber reads a row of one number.
