@@ -243,7 +243,7 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 	check.Diff(t, fsmtest.ProfileNames(t, v, view.ProfileQuery{Limit: 1}), order, "list")
 	for agent, p := range want.profiles {
 		got, _, err := v.Profile(agent)
-		if err != nil || got.Description != p.description || got.Note != p.note || got.CreatedAt != p.at {
+		if err != nil || got.Description != p.description || got.Note != p.note {
 			t.Fatalf("profile %+v, %v, want %+v", got, err, p)
 		}
 		if s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: fsmtest.KeyHash(p.key)}}); err != nil || s.Strength != command.ByKey || s.Protected != p.protected {

@@ -82,8 +82,7 @@ func inboxKeys(p *command.Publish, author string) []string {
 // supersede adds the entry to its parent's successors. An author's own retraction and
 // newest correction always stay in the list.
 func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
-	countsKey := state.SeqKey(state.SpaceCounts, e.Parent)
-	counts, _ := state.Read(tx, countsKey, state.Decode[state.LaterCounts])
+	counts, list := tx.successors(e.Parent)
 	stays := false
 	switch {
 	case own && e.Relation == command.RelationRetraction && counts.Retracted == 0:
@@ -91,24 +90,17 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	case own && e.Relation == command.RelationCorrection:
 		counts.Corrected, stays = e.Seq, true
 	}
-	if stays || counts.Listed < command.MaxSuccessors {
-		laterKey := state.SeqKey(state.SpaceLater, e.Parent)
-		items, _ := tx.Get(laterKey)
-		if counts.Listed >= command.MaxSuccessors {
-			list, err := state.Decode[state.Successors](items)
-			tx.Must(err)
+	if stays || len(list) < command.MaxSuccessors {
+		if len(list) >= command.MaxSuccessors {
 			list = list.WithoutLast(counts.Retracted, counts.Corrected)
-			items = state.Encode(&list)
-			counts.Listed--
 		}
-		tx.set(laterKey, slices.Concat(items, state.Encode(&state.Successors{state.SuccessorOf(e, agent)})))
-		counts.Listed++
+		list = append(list, state.SuccessorOf(e, agent))
 	}
 	counts.Total++
 	if e.Relation == command.RelationReply {
 		counts.Replies++
 	}
-	tx.set(countsKey, state.Encode(&counts))
+	tx.putSuccessors(e.Parent, counts, list)
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 

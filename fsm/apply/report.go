@@ -96,7 +96,7 @@ func (tx *Txn) dropReport(number uint64) {
 // forgetReporters forgets the senders of a report. It counts against their limits no longer, and
 // they may send it again.
 func (tx *Txn) forgetReporters(key []byte) {
-	r := tx.report(state.NumberOfReport(key))
+	r := tx.report(state.SeqOfKey(key))
 	r.Senders = nil
 	tx.set(key, state.Encode(&r))
 	q := tx.Reports.Clone()

@@ -159,12 +159,7 @@ func ProfileKey(agentKey string) []byte { return append([]byte{SpaceProfile}, ag
 func NamedKey(pseudonym string) []byte { return append([]byte{SpaceNamed}, pseudonym...) }
 
 // ReportKey is the key of the report with a number.
-func ReportKey(number uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{SpaceReport}, number)
-}
-
-// NumberOfReport returns the number in a ReportKey.
-func NumberOfReport(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+func ReportKey(number uint64) []byte { return SeqKey(SpaceReport, number) }
 
 // SpaceBounds returns the bounds of a keyspace: [lower, upper).
 func SpaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }

@@ -113,7 +113,7 @@ func LoadReports(r pebble.Reader) (*ReportQueue, error) {
 	q := &ReportQueue{}
 	err := ScanSpace(r, ReportKey(0), ReportKey(1<<64-1), func(key, row []byte) error {
 		rep, err := Decode[Report](row)
-		rep.Number = NumberOfReport(key)
+		rep.Number = SeqOfKey(key)
 		if rep.Closed > 0 {
 			q.AddClosed(rep.Queued())
 		} else {

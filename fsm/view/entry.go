@@ -14,17 +14,10 @@ import (
 
 // Resolve returns the seq of the entry of any type with a public id, and false without one.
 func (v *View) Resolve(id string) (seq uint64, ok bool) {
-	entryType, seq, ok := state.ParseID(id)
-	if !ok || seq > v.at.Head.LastSeq {
-		return 0, false
-	}
-	err := v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		ok = o.Type == entryType
-		return err
-	})
-	v.must(err)
-	return seq, ok && err == nil
+	s := &viewState{v: v}
+	e, ok := state.Resolve(s, id)
+	v.must(s.err)
+	return e.Seq, ok && s.err == nil
 }
 
 // A page shows distant rows. A point read opens an iterator on each level of the LSM tree,

@@ -20,9 +20,7 @@ type Profile struct {
 	Capabilities []string
 	Endpoint     string
 	Note         string
-	CreatedAt    int64 // milliseconds since the epoch
-	UpdatedAt    int64 // the same
-	Protected    bool  // writes under the name need its edit_key
+	Protected    bool // writes under the name need its edit_key
 }
 
 // Profile returns an agent's profile, and false if the agent has not registered.
@@ -33,7 +31,7 @@ func (v *View) Profile(agentKey string) (Profile, bool, error) {
 	}
 	return Profile{
 		ID: p.ID, Description: p.Description, Capabilities: p.Capabilities, Endpoint: p.Endpoint,
-		Note: p.Note, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, Protected: p.Protected,
+		Note: p.Note, Protected: p.Protected,
 	}, true, nil
 }
 

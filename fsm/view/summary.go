@@ -2,7 +2,6 @@ package view
 
 import (
 	"bytes"
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -45,17 +44,11 @@ func appendCut(dst, quoted []byte, limit int) []byte {
 // one has status. The title has at most MaxSummaryTitle code points, the body maxBody. With
 // distinct, the body is empty if it equals the title.
 func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int, distinct bool) ([]byte, error) {
-	if seq == 0 || seq > v.at.Head.LastSeq {
-		return dst, state.ErrNotFound
-	}
-	row, err := v.storedRow(seq)
-	if err != nil {
-		return dst, fmt.Errorf("read entry %d: %w", seq, err)
-	}
-	if row, err = v.complete(seq, row); err != nil {
-		return dst, err
-	}
-	return v.appendSummary(dst, seq, maxBody, distinct, row)
+	err := v.row(seq, func(row []byte) (err error) {
+		dst, err = v.appendSummary(dst, seq, maxBody, distinct, row)
+		return err
+	})
+	return dst, err
 }
 
 // AppendOriginal is AppendSummary with the texts of a hidden entry, for moderators.
