@@ -154,14 +154,10 @@ func (n *Node) proposeDue(ctx context.Context, every time.Duration, problem stri
 // dueTick advances log time when a claim, a rule of the policy, a report or a token has expired, and
 // no client writes. Correctness does not depend on it: for the next log entry they have ended.
 func dueTick(v *view.View, stamp int64) (command.Payload, error) {
-	job, waits := v.NextDueJob()
-	rule, ruled := v.NextRuleEnd()
-	report, reported := v.NextReportEnd()
-	token, ends := v.NextTokenEnd()
-	if waits && job <= stamp || ruled && rule <= stamp || reported && report <= stamp || ends && token <= stamp {
-		return &command.Tick{}, nil
+	if at, err := v.NextEnd(); err != nil || at > stamp {
+		return nil, err
 	}
-	return nil, nil
+	return &command.Tick{}, nil
 }
 
 // dueForgetting deletes old pseudonyms.

@@ -331,15 +331,13 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestNextDueJob follows when the first claim ends.
-func TestNextDueJob(t *testing.T) {
+// TestNextEndOfAClaim follows when the first claim ends.
+func TestNextEndOfAClaim(t *testing.T) {
 	r := newRig(t)
 	next := func() int64 {
 		v := r.View()
 		defer v.Release()
-		at, ok := v.NextDueJob()
-		must.Equal(t, ok, at != state.Never, "a job is due, at %d,", at)
-		return at
+		return must.Get(v.NextEnd())(t)
 	}
 	check.Equal(t, next(), state.Never, "a claim in an empty state")
 	r.Run(fsmtest.PostJob("ada"), fsmtest.PostJob("ada"))

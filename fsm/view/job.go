@@ -13,13 +13,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// NextDueJob returns when the next claim of a job ends, in milliseconds since the epoch.
-func (v *View) NextDueJob() (at int64, ok bool) {
-	at, err := state.LoadNextDue(v.snap)
-	v.must(err)
-	return at, at != state.Never && err == nil
-}
-
 // Job is the state of a job at the instant of a view.
 type Job struct {
 	Status         state.JobStatus

@@ -61,14 +61,3 @@ func (v *View) Moderator(token []byte) (found state.Moderator, ended bool, err e
 	}
 	return found, ended, err
 }
-
-// NextTokenEnd returns when the next token ends, in milliseconds since the epoch, if one ends.
-func (v *View) NextTokenEnd() (at int64, ok bool) {
-	list, err := v.Moderators()
-	for _, m := range list {
-		if m.Until > v.at.Head.Now && (!ok || m.Until < at) {
-			at, ok = m.Until, true
-		}
-	}
-	return at, ok && err == nil
-}

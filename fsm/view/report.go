@@ -85,9 +85,3 @@ func (v *View) OpenReports() (n int, oldest int64) {
 func (v *View) RejectedReports() (uint64, error) {
 	return state.LoadOrZero(v.snap, state.KeyReportsRejected, state.DecodeNumber)
 }
-
-// NextReportEnd returns when the next report is removed because of its age, if there is one.
-func (v *View) NextReportEnd() (at int64, ok bool) {
-	at = v.at.Reports.NextEnd()
-	return at, at != state.Never
-}

@@ -8,12 +8,6 @@ import (
 // Policy returns the rules.
 func (v *View) Policy() *state.Policy { return v.at.Policy }
 
-// NextRuleEnd returns when the next rule ends, in milliseconds since the epoch, if one
-// ends.
-func (v *View) NextRuleEnd() (at int64, ok bool) {
-	return v.at.Policy.NextEnd, v.at.Policy.NextEnd != state.Never
-}
-
 // SenderRule returns the rule against the sender of an entry, or nil.
 func (v *View) SenderRule(seq uint64) (*state.Rule, error) {
 	from, err := v.SenderFingerprint(seq)

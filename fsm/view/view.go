@@ -102,6 +102,22 @@ func (v *View) Time() int64 { return v.at.Head.Now }
 // LastSeq is the seq of the newest entry, or 0. Every seq from 1 to it belongs to an entry.
 func (v *View) LastSeq() uint64 { return v.at.Head.LastSeq }
 
+// NextEnd returns when the next claim, rule or token ends, or the next report is removed because of
+// its age, in milliseconds since the epoch; state.Never if none does.
+func (v *View) NextEnd() (at int64, err error) {
+	at, err = state.LoadNextDue(v.snap)
+	if err != nil {
+		return at, err
+	}
+	moderators, err := v.Moderators()
+	for _, m := range moderators {
+		if m.Until > v.at.Head.Now {
+			at = min(at, m.Until)
+		}
+	}
+	return min(at, v.at.Policy.NextEnd, v.at.Reports.NextEnd()), err
+}
+
 // Results returns the results that the session of a boot keeps, by the number of the command.
 func (v *View) Results(boot command.BootID) map[uint64]command.Result {
 	session, err := state.LoadOrZero(v.snap, state.SessionKey(boot), state.Decode[state.SessionRow])
