@@ -16,11 +16,6 @@ func (tx *Txn) delivery(agentKey string, number uint64) outbox.DeliveryRow {
 // putDelivery stores a delivery with a new status.
 func (tx *Txn) putDelivery(agentKey string, number uint64, d *outbox.DeliveryRow, status outbox.DeliveryStatus) {
 	d.Status, d.ChangedAt = status, tx.now
-	tx.setDelivery(agentKey, number, d)
-}
-
-// setDelivery stores a delivery with unchanged status.
-func (tx *Txn) setDelivery(agentKey string, number uint64, d *outbox.DeliveryRow) {
 	tx.set(outbox.DeliveryKey(agentKey, number), state.Encode(d))
 }
 

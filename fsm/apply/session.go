@@ -70,9 +70,6 @@ func (s *Session) narrow(tx *Txn, boot command.BootID, w state.Window) {
 	}
 }
 
-// seqs returns the seqs of the kept results in order.
-func (s *Session) seqs() []uint64 { return slices.Sorted(maps.Keys(s.Answers)) }
-
 // hold adds a result that is stored in the row with that first number.
 func (s *Session) hold(first, seq uint64, r command.Result) {
 	s.Answers[seq] = r
@@ -88,7 +85,7 @@ func (s *Session) store(tx *Txn, boot command.BootID, seq uint64, r command.Resu
 	s.hold(tx.answersAt, seq, r)
 	tx.extend(state.AnswerKey(boot, tx.answersAt), state.Encode(&state.Answers{{Seq: seq, Result: r}}))
 	if len(s.Answers) > MaxAnswers {
-		s.narrow(tx, boot, state.Window{Floor: s.seqs()[MaxAnswers/2], Open: s.Open})
+		s.narrow(tx, boot, state.Window{Floor: slices.Sorted(maps.Keys(s.Answers))[MaxAnswers/2], Open: s.Open})
 		tx.set(state.SessionKey(boot), state.Encode(&s.SessionRow))
 	}
 }

@@ -55,7 +55,7 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 	// A request_id may be guessed, and the rotation may have been meant to disable the
 	// previous key. So neither of them alone is enough to renew the key.
 	same := first.Content == sum
-	issuer := proves(s, &c.Proof, p.Issuer)
+	issuer := fromAddress(&c.Proof, p.Issuer) && !shared(s, &c.Proof)
 	renewed := first.Entry == p.Issued && (issuer || same && !lost) && p.renewable(s.Instant())
 	if lost && !renewed {
 		return command.Result{}, false

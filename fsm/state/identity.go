@@ -129,11 +129,6 @@ func LookAlike(s Reader, agentKey string, looks []byte) string {
 // fromAddress reports whether a write comes from the address that a pseudonym stands for.
 func fromAddress(p *command.Proof, pseudonym string) bool { return p.Address && p.From(pseudonym) }
 
-// proves reports whether the address of a write proves that its sender is the one with a pseudonym.
-func proves(s Reader, p *command.Proof, pseudonym string) bool {
-	return fromAddress(p, pseudonym) && !shared(s, p)
-}
-
 // shared reports whether several clients may have the sender's address.
 func shared(s Reader, p *command.Proof) bool {
 	return p.Shared || NamesOf(s, p.Sender).Count > command.MaxAddressNames

@@ -225,7 +225,8 @@ func JobProblems(s Reader, op command.Op, id string, w *Writer) (job EntryRow, s
 			problems = append(problems, command.ProblemTooManyRenewals)
 		}
 	case op == command.OpClaimJob:
-		if !HaveRoom(s, Claimants(w), w.Proof) {
+		full := func(sh Share) bool { return sh.counted(s, ClaimsKey) >= sh.times }
+		if !unlimited(s, w.Proof) && slices.ContainsFunc(Claimants(w), full) {
 			problems = append(problems, command.ProblemTooManyClaims)
 		}
 	}
@@ -256,11 +257,4 @@ func Claimants(w *Writer) (shares []Share) {
 		shares = SharesOf(w.Proof, "name "+w.AgentKey+" ", command.MaxNameClaims)[:1] // not of its network
 	}
 	return append(shares, SharesOf(w.Proof, "", command.MaxSenderClaims)...)
-}
-
-// HaveRoom reports whether all shares of a writer have room for another claim.
-func HaveRoom(s Reader, shares []Share, proof *command.Proof) bool {
-	return unlimited(s, proof) || !slices.ContainsFunc(shares, func(sh Share) bool {
-		return sh.counted(s, ClaimsKey) >= sh.times
-	})
 }

@@ -125,13 +125,6 @@ func (s *Senders) Registers() []byte {
 	return must(s.sketch.MarshalBinary())[sketchHeader:]
 }
 
-// MergeRegisters merges others into registers.
-func MergeRegisters(registers, others []byte) {
-	for i, rank := range others {
-		registers[i] = max(registers[i], rank)
-	}
-}
-
 // Estimate returns how many senders were added to all the sketches whose
 // registers were merged into these. It is for readers: apply never asks.
 func Estimate(registers []byte) (uint64, error) {

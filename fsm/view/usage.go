@@ -63,7 +63,9 @@ func MergeChunk(registers, key, chunk []byte) error {
 	if len(chunk) != stats.SketchChunk || at+stats.SketchChunk > len(registers) {
 		return fmt.Errorf("%w: sketch row", state.ErrCorrupt)
 	}
-	stats.MergeRegisters(registers[at:], chunk)
+	for i, rank := range chunk {
+		registers[at+i] = max(registers[at+i], rank)
+	}
 	return nil
 }
 

@@ -1,5 +1,5 @@
 // Package admin is the operators' API of the private port: paths, requests, answers and
-// the client. Package operator serves it; the command line shows the answers.
+// the client. Package adminserver serves it; the command line shows the answers.
 package admin
 
 // The paths of the private port for operators. Those of the second group are

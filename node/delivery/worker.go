@@ -330,7 +330,7 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 	}
 	e := event{
 		Type: d.Kind.String(), Agent: d.Agent, Entry: json.RawMessage("null"),
-		Timestamp: instant(d.QueuedAt),
+		Timestamp: time.UnixMilli(d.QueuedAt).UTC().Format("2006-01-02T15:04:05.000Z07:00"),
 		Read:      "GET " + base + "/api/home?for=" + url.QueryEscape(d.Agent),
 	}
 	if d.Entry == 0 {
@@ -351,11 +351,6 @@ func (s *Service) event(v *view.View, d *outbox.Delivery) ([]byte, error) {
 	reply := "POST " + base + "/api/entries " + string(call)
 	e.Read, e.Reply = "GET "+base+"/api/entries/"+id, &reply
 	return encodeEvent(e)
-}
-
-// instant returns a time of events (RFC 3339).
-func instant(millis int64) string {
-	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // encodeEvent renders JSON in which texts stay readable.

@@ -138,17 +138,13 @@ func (p *Pipeline) send() {
 	}
 }
 
+// attempt sends a batch to the leader, and ends when another server leads.
 func (p *Pipeline) attempt(target string, b batch) result {
 	if target == p.self {
 		return p.leader.submit(p.ctx, b.group)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
-	return p.forward(ctx, target, b)
-}
-
-// forward sends a batch to the leader. The attempt ends when another server leads.
-func (p *Pipeline) forward(ctx context.Context, target string, b batch) result {
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
 	return p.peers.send(ctx, target, b.group, b.traces()...)
