@@ -203,9 +203,7 @@ func TestReportsGo(t *testing.T) {
 	v := r.View()
 	next := must.Get(v.NextEnd())(t)
 	v.Release()
-	if closed := r.WantReport(2); next != closed.Closed+command.ReportKeptMillis {
-		t.Errorf("the next goes at %d", next)
-	}
+	check.Equal(t, next, r.WantReport(2).Closed+command.ReportKeptMillis, "the instant at which the next goes")
 	at := func(instant int64, want ...uint64) {
 		t.Helper()
 		r.Stamp = instant - 1000

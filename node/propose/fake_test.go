@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -120,7 +121,7 @@ func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option
 			kick:      make(chan struct{}, 1), stop: make(chan struct{}),
 		}
 		cfg := Config{
-			ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}},
+			ServerID: node.id, Clock: WallClock(0), Logger: slog.New(slog.DiscardHandler), Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}},
 			Limiter: limitFunc(func(command.Sender) (bool, time.Duration) { return true, 0 }),
 			Assess: func(command.Payload, int) (_ command.Standing, repeated, fits bool) {
 				return command.Standing{}, false, true

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -188,7 +189,7 @@ func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 }
 
 func TestHandlerBeforeStart(t *testing.T) {
-	p := New(Config{ServerID: "a"})
+	p := New(Config{ServerID: "a", Clock: WallClock(0), Logger: slog.New(slog.DiscardHandler)})
 	defer p.Close()
 	for path, want := range map[string]int{
 		pathTerm: http.StatusServiceUnavailable, pathReadIndex: http.StatusMisdirectedRequest, pathClock: http.StatusOK,

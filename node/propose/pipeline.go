@@ -17,10 +17,10 @@ type Config struct {
 	ServerID string        // this node's own id in Raft's configuration
 	Client   *http.Client  // of the other nodes: https://<server id>/path
 	Patience time.Duration // for writes and strong reads, if longer than ProposeTimeout and ReadIndexTimeout
-	Clock    Clock         // this node's own; nil means WallClock(0)
+	Clock    Clock         // this node's own
 	Limiter  Limiter
 	Assess   Assess
-	Logger   *slog.Logger // nil discards messages
+	Logger   *slog.Logger
 }
 
 // Pipeline brings commands into the log, on the leader or through it, and answers
@@ -47,12 +47,6 @@ type Pipeline struct {
 // New returns a Pipeline with a new boot id. The Pipeline accepts commands at once and sends
 // them after Start.
 func New(cfg Config) *Pipeline {
-	if cfg.Clock == nil {
-		cfg.Clock = WallClock(0)
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	var boot command.BootID
 	_, _ = rand.Read(boot[:]) // never fails
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestLongestReply(t *testing.T) {
 // TestCallsAreReadable holds that the leader and every state machine can read each command
 // that newCall accepts, and that its encoding is no larger than call.size.
 func TestCallsAreReadable(t *testing.T) {
-	p := New(Config{ServerID: "a"})
+	p := New(Config{ServerID: "a", Clock: WallClock(0), Logger: slog.New(slog.DiscardHandler)})
 	defer p.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
