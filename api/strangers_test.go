@@ -2,10 +2,13 @@ package api_test
 
 import (
 	"net/http"
+	"net/netip"
 	"testing"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 )
 
@@ -55,6 +58,41 @@ func TestStrangersTakeNothing(t *testing.T) {
 	for _, e := range apitest.Decoded[apitest.List](t, s.Get("/api/entries?agent=owner")).Entries {
 		if e.ID == stranger.ID && e.NameVerified {
 			t.Errorf("the stranger's entry is proven: %+v", e)
+		}
+	}
+}
+
+// TestLooksOfWaitingCallsAreCounted: a call that waits looks again whenever something happens. Its
+// address pays for each look, also if there is nothing for it.
+func TestLooksOfWaitingCallsAreCounted(t *testing.T) {
+	client := guard.ClientOf(netip.MustParseAddr("127.0.0.1"))
+	for path, happens := range map[string]func(s *apitest.Server){
+		"/api/home?for=ada&jobs=any&wait=60": func(s *apitest.Server) {
+			apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "A job of my own", "body": "To be done."})
+		},
+		"/api/events?channel=none&wait=60": func(s *apitest.Server) { s.Publish(map[string]any{"body": "In another channel."}) },
+	} {
+		s := apitest.New(t, func(c *api.Config) { c.Limits = guard.Limits{ReadWork: 1} })
+		s.Publish(map[string]any{"channel": "none", "body": "The channel."})
+		answered := make(chan int, 1)
+		go func() {
+			resp, err := http.Get(s.URL + path)
+			if err != nil {
+				answered <- 0
+				return
+			}
+			_ = resp.Body.Close()
+			answered <- resp.StatusCode
+		}()
+		await.Eventually(t, "the call waits", func() bool { return s.Backend.Watchers() > 0 })
+		await.Eventually(t, path+": a look is charged", func() bool {
+			happens(s)
+			return s.API.Guard.Reads.Wait(client) > 0
+		})
+		select {
+		case status := <-answered:
+			t.Errorf("%s: ended with %d", path, status)
+		default:
 		}
 	}
 }

@@ -27,12 +27,6 @@ const (
 	// endTimeout is how long a client may take to read the end of a stream. It is short, because
 	// others wait for the place.
 	endTimeout = time.Second
-	// A stream pauses between two looks for lookPause times the number of streams, at most
-	// longestPause: this bounds how often all together look. It pauses longer while its
-	// client has used up its budget. A pause below shortestPause is left out.
-	lookPause     = 200 * time.Microsecond
-	shortestPause = time.Millisecond
-	longestPause  = time.Second
 	// reconnectMillis is the time after which a client should reconnect.
 	reconnectMillis = 1000
 )
@@ -153,8 +147,8 @@ func (st *stream) run() {
 
 // pause rests until the stream may look again. It returns false when the stream ends.
 func (st *stream) pause() bool {
-	d := min(time.Duration(st.srv.News.Count())*lookPause, longestPause)
-	if d = max(d, st.srv.Guard.Reads.Wait(st.client)); d < shortestPause {
+	d := st.srv.Pause(st.client)
+	if d == 0 {
 		return st.ctx.Err() == nil
 	}
 	st.timer.Reset(d)

@@ -3,7 +3,8 @@ package op
 import "sync"
 
 // news notifies the followers of events when there are new ones. While there are
-// followers, one goroutine watches the state.
+// followers, one goroutine watches the state. Calls that wait for jobs count as followers: one
+// job wakes them all.
 type news struct {
 	watch func() (wake <-chan struct{}, stop func())
 

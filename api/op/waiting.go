@@ -41,6 +41,42 @@ func (c *Call) WatchClient() (gone <-chan struct{}, stop func()) {
 	return guarded.Watch()
 }
 
+// The pauses of streams and of calls that wait for events or jobs.
+const (
+	lookPause     = 200 * time.Microsecond // for each of them
+	shortestPause = time.Millisecond       // a shorter one is left out
+	longestPause  = time.Second            // of those that only the number of them asks for
+)
+
+// Pause returns how long a stream or a waiting call rests between two looks at the state. It
+// grows with their number, which bounds how often all together look, and lasts until the client
+// has a budget for reads.
+func (s *Environment) Pause(client guard.Client) time.Duration {
+	d := min(time.Duration(s.News.Count())*lookPause, longestPause)
+	if d = max(d, s.Guard.Reads.Wait(client)); d < shortestPause {
+		return 0
+	}
+	return d
+}
+
+// Rest charges the client for the last look of a waiting call, and pauses before the next one.
+// It returns early when ctx ends or gone is closed.
+func (c *Call) Rest(ctx context.Context, gone <-chan struct{}) {
+	c.UseBudget(c.Env.Guard.Reads, c.Work)
+	c.Work = 0
+	d := c.Env.Pause(guard.ClientOf(c.Sender()))
+	if d == 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-gone:
+	case <-ctx.Done():
+	}
+}
+
 // WaitReady delays a call that needs the state until this node is part of a cluster and has caught
 // up since its start: a load balancer may send calls before it knows that the node is not ready. It
 // returns an error if the wait ends before, because the state is empty then, or may have purged

@@ -234,6 +234,7 @@ func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err e
 		c.Release()
 		select {
 		case <-wake:
+			c.Rest(ctx, gone)
 		case <-gone:
 			return nil, nil, nil
 		case <-ctx.Done():

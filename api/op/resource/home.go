@@ -178,6 +178,9 @@ func catchUp(c *op.Call, since int64) {
 	}
 }
 
+// lookWork is what a look at the newest open jobs costs, in steps of a search.
+const lookWork = 10 * command.MaxList
+
 // waitForNews waits until news after since concern the agent or a job opens that it wants, the time
 // is over, the client leaves, or the node has no room for the wait. It holds no view meanwhile.
 func waitForNews(c *op.Call, h *homeCall) error {
@@ -186,6 +189,7 @@ func waitForNews(c *op.Call, h *homeCall) error {
 		for tag := range strings.SplitSeq(jobs.TagKey, view.Or) {
 			keys = append(keys, state.WatchJobs+tag)
 		}
+		defer c.Env.News.Join()()
 	}
 	wake, stop := c.Env.Backend.Watch(keys...)
 	defer stop()
@@ -201,6 +205,10 @@ func waitForNews(c *op.Call, h *homeCall) error {
 		c.Release()
 		select {
 		case <-wake:
+			if h.prefs.Jobs != nil {
+				c.Work += lookWork
+				c.Rest(ctx, gone)
+			}
 		case <-gone:
 			return nil
 		case <-ctx.Done():
