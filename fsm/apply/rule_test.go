@@ -78,6 +78,11 @@ func TestRulesKeepWritesOut(t *testing.T) {
 				fsmtest.Post("bob", func(p *command.Publish) { p.Channel = "den" }),
 				fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, 2)), // of which e2 is
 				fsmtest.Post("bob", func(p *command.Publish) { fsmtest.Relate(command.RelationReply, 2)(p); p.Channel = "general" }),
+				fsmtest.Post("bob", func(p *command.Publish) { fsmtest.Relate(command.RelationFollowUp, 2)(p); p.Channel = "general" }),
+				fsmtest.Post("bob", func(p *command.Publish) {
+					fsmtest.Relate(command.RelationCorrection, 2)(p)
+					p.Channel = "general"
+				}),
 			},
 			[]command.Payload{fsmtest.Post("bob", nil)},
 		},

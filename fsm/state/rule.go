@@ -173,8 +173,8 @@ func (p *Policy) Against(s Reader, c command.Payload, w *Writer) *Rule {
 	subjects := []RuleSubject{{Kind: command.RuleAll}, {command.RuleName, w.AgentKey}}
 	if p.channels {
 		subjects = append(subjects, RuleSubject{command.RuleChannel, ChannelOfCommand(s, c)})
-		if reply, publishes := c.(*command.Publish); publishes && reply.Relation == command.RelationReply {
-			target, _ := Resolve(s, reply.Target) // which may be in another channel
+		if p, publishes := c.(*command.Publish); publishes && p.Relation != command.RelationNone {
+			target, _ := Resolve(s, p.Target) // which may be in another channel
 			subjects = append(subjects, RuleSubject{command.RuleChannel, target.Channel})
 		}
 	}
