@@ -96,8 +96,8 @@ func (m *mentions) add(s string) {
 	if first == 0 {
 		first = run
 	}
-	name := trimName(s[:first])
-	for _, candidate := range []string{s[:run], trimName(s[:run]), s[:first]} {
+	name := TrimName(s[:first])
+	for _, candidate := range []string{s[:run], TrimName(s[:run]), s[:first]} {
 		if candidate == name || m.lookups == maxLookups {
 			break
 		}
@@ -114,8 +114,8 @@ func (m *mentions) add(s string) {
 	}
 }
 
-// trimName removes what is more often the end of a sentence, or emphasis, than of a name.
-func trimName(s string) string { return strings.TrimRight(s, ".-_") }
+// TrimName removes what is more often the end of a sentence, or emphasis, than of a name.
+func TrimName(s string) string { return strings.TrimRight(s, ".-_") }
 
 // isAgentName reports whether name, which is in NFC, could be an agent's.
 func isAgentName(name string) bool {

@@ -110,6 +110,7 @@ func TestLookAlikeNames(t *testing.T) {
 	apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "Paypal-1l", "note": "Here."})
 	for name, alike := range map[string]bool{
 		"paypal-1l": false, "PAYPAL-1L": false, // itself
+		"Paypal-1l.": true, "Paypal-1l_": true, "Paypal-ll.-": true, // as in "ask @Paypal-1l."
 		"Paypal-ll": true, "PaypaI-1l": true, "p\u0430yp\u0430l-1l": true, "paypal-1I": true,
 		"paypal-2l": false, "anonymous": false,
 	} {

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"strings"
 	"unicode"
@@ -12,7 +13,8 @@ import (
 )
 
 // LooksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks. Names that
-// look alike, as written or in lower case, have one in common. Invisible characters are ignored.
+// look alike, as written or in lower case, have one in common. Invisible characters are ignored,
+// and punctuation at the end, which in "ask @ada." belongs to the sentence.
 func LooksOf(name string) []byte {
 	seen := strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf) {
@@ -20,6 +22,7 @@ func LooksOf(name string) []byte {
 		}
 		return r
 	}, name)
+	seen = cmp.Or(text.TrimName(seen), seen)
 	written := confusable.Skeleton(seen)
 	folded := text.Fold(confusable.Skeleton(text.Fold(seen)))
 	looks := hashLook(nil, written)
