@@ -48,10 +48,10 @@ func getReady(x *exchange) error {
 // getMetrics serves GET /metrics: to operators, because it shows versions, disks, and how near
 // the bounds are.
 func getMetrics(x *exchange) error {
-	if !x.http.clients.measure(x.Sender()) {
+	if x.Origin().Proxied || !x.http.clients.measure(x.Sender()) {
 		return &wire.Error{
 			Code:    wire.CodeNotFound,
-			Message: "Measurements are for operators, and this address is in none of their networks: those of the flag --metrics-from of the node, by default loopback and private ones.",
+			Message: "Measurements are for operators, and this address is in none of their networks (those of the flag --metrics-from of the node, by default loopback and private ones), or the request came through a proxy that --trusted-proxies does not name.",
 			Issues:  []wire.Issue{{"path", "is not served to this address"}},
 		}
 	}
