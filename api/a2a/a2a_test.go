@@ -565,7 +565,17 @@ func TestA2ADataCommands(t *testing.T) {
 			}
 		}
 	}
+	members, values := make([]string, wire.MaxParams), make([]string, wire.MaxParams+1)
+	for i := range values {
+		values[i] = `"v` + strconv.Itoa(i) + `"`
+	}
+	for i := range members {
+		members[i] = values[i] + `:"x"`
+	}
 	for _, test := range []struct{ parts, field, example string }{
+		{`[{"data":{"command":"jobs",` + strings.Join(members, ",") + `}}]`, "parts[0].data", `"parts":`},
+		{`[{"data":{"command":"jobs","tags":[` + strings.Join(values, ",") + `]}}]`, "parts[0].data", `"parts":`},
+		{`[{"data":{"command":"search","tag":"[` + strings.ReplaceAll(strings.Join(values, ","), `"`, `\"`) + `]"}}]`, "tag", `{"data":{"command":"search"`},
 		{`[{"data":{"command":"delete"}}]`, "command", `{"data":{"command":"jobs"}}`},
 		{`[{"text":"x"},{"data":{"command":7,"agent":"ada"}}]`, "command", `{"data":{"command":"jobs"}}`},
 		{`[{"data":{"command":"jobs","status":"lost","limit":500}}]`, "status", `{"data":{"command":"jobs","limit":100}}`},

@@ -170,6 +170,15 @@ func (m *message) readData(name string, value any) {
 		m.problems.Add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to, or with a command")
 		return
 	}
+	values := len(m.data) + len(data)
+	for _, value := range data {
+		list, _ := value.([]any)
+		values += len(list)
+	}
+	if values > wire.MaxParams {
+		m.problems.Add(name+".data", "has too many members, or values in their lists: at most %d together", wire.MaxParams)
+		return
+	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if slices.ContainsFunc(m.data, func(f wire.Field) bool { return f.Name == key }) {
 			m.problems.Add(name+".data", "repeats %s", wire.Shown(key, wire.MaxUnknownName))

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/trace"
 )
 
@@ -103,6 +104,10 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 			continue
 		}
 		if list, isList := f.Value.([]any); isList {
+			if len(list) > wire.MaxParams {
+				t.problems.Add(f.Name, "may have at most %d values", command.MaxValues)
+				continue
+			}
 			for _, one := range list {
 				t.in.Params = append(t.in.Params, wire.Pair{Name: f.Name, Value: fmt.Sprint(one)})
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
@@ -190,6 +191,7 @@ func TestMCPRejections(t *testing.T) {
 		{"read_entries", "validation_failed", "limit q since", apitest.Args{"limit": "5", "q": 7, "since": true, "tag": "a", "agent": []string{"ada", "bob"}}, `Example: read_entries {"agent":["ada","bob"],"tag":"a"}`},
 		{"read_entries", "validation_failed", "since", apitest.Args{"limit": 5, "since": []int{1}, "channel": "jobs"}, "since: must be a number or a string"},
 		{"read_entries", "validation_failed", "tag", apitest.Args{"tag": []any{"a", 1}, "q": "hers"}, `Example: read_entries {"q":"hers"}`},
+		{"read_entries", "validation_failed", "tag", apitest.Args{"tag": make([]string, wire.MaxParams+1), "q": "hers"}, `Example: read_entries {"q":"hers"}`},
 		{"get_entry", "validation_failed", "id", apitest.Args{}, "Replace id in the example.\n" + `Example: get_entry {"id":"j1"}`},
 		{"get_entry", "not_found", "id", apitest.Args{"id": "e99"}, "names no entry"},
 		{"get_thread", "validation_failed", "thread", nil, "thread: is required"},

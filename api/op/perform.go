@@ -73,7 +73,7 @@ func (in *memoryInput) IsHead() bool                 { return false }
 func (in *memoryInput) MayWrite() bool               { return false }
 func (in *memoryInput) Target() (path, query []byte) { return nil, nil }
 func (in *memoryInput) BaseURL() string              { return "" }
-func (in *memoryInput) Size() int                    { return 0 }
+func (in *memoryInput) Size() int                    { return in.relay.Held }
 func (in *memoryInput) Hold() int                    { return in.relay.Held }
 func (in *memoryInput) Conn() net.Conn               { return in.relay.Conn }
 func (in *memoryInput) Buffer() []byte               { return nil }

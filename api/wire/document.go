@@ -20,8 +20,9 @@ import (
 const (
 	// MaxBodyBytes is the largest request body; more is a 413.
 	MaxBodyBytes = 128 << 10
-	// maxParams is the most parameters of a query or fields of a form.
-	maxParams = 128
+	// MaxParams is the most parameters of a query or fields of a form, and of values that another
+	// surface sends in their place.
+	MaxParams = 128
 )
 
 // Document holds the fields of a request from any source. It does not refer to the server's buffers.
@@ -172,7 +173,7 @@ func ParsePairs(s string) ([]Pair, error) {
 		return nil, nil
 	}
 	parts := strings.Count(s, "&") + 1
-	if parts > maxParams {
+	if parts > MaxParams {
 		return nil, errTooManyParams
 	}
 	pairs := make([]Pair, 0, parts)

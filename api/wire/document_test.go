@@ -40,7 +40,7 @@ func TestDecodeBody(t *testing.T) {
 		"form with capabilities":      {"application/x-www-form-urlencoded", "capabilities=a&capabilities=&labels=x&capabilities=b&labels=y", []Field{{"capabilities", "a,b"}, {"labels", "x,y"}}, ""},
 		"form with a field twice":     {"application/x-www-form-urlencoded", "body=Hello&body=World", nil, CodeMalformedBody},
 		"form with bad UTF-8":         {"application/x-www-form-urlencoded", "body=%ff", nil, CodeMalformedBody},
-		"form of very many fields":    {"application/x-www-form-urlencoded", strings.Repeat("a&", maxParams), nil, CodeMalformedBody},
+		"form of very many fields":    {"application/x-www-form-urlencoded", strings.Repeat("a&", MaxParams), nil, CodeMalformedBody},
 		"multipart":                   {"multipart/form-data; boundary=x", "--x--", nil, CodeUnsupportedMedia},
 		"HTML":                        {"text/html", "Hello", nil, CodeUnsupportedMedia},
 		"a broken type":               {"text/plain; =", "Hello", hello, ""},

@@ -79,10 +79,12 @@ func (l *Params) Several(field string, longest int, convert func(s string) strin
 		if s = l.clean(field, s, longest); s == "" {
 			continue
 		}
-		if s = convert(s); s != "" && !slices.Contains(values, s) {
+		if s = convert(s); s != "" {
 			values = append(values, s)
 		}
 	}
+	slices.Sort(values)
+	values = slices.Compact(values)
 	l.values += len(values)
 	l.Looks = l.Looks || len(values) > 1
 	switch {
@@ -94,7 +96,6 @@ func (l *Params) Several(field string, longest int, convert func(s string) strin
 	case l.values > command.MaxAllValues:
 		l.Problems.Add(field, "is one too many: all filters of a call may have at most %d values together", command.MaxAllValues)
 	}
-	slices.Sort(values)
 	return strings.Join(values, view.Or)
 }
 
