@@ -90,17 +90,18 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	case own && e.Relation == command.RelationCorrection:
 		counts.Corrected, stays = e.Seq, true
 	}
-	if stays || len(list) < command.MaxSuccessors {
-		if len(list) >= command.MaxSuccessors {
-			list = list.WithoutLast(counts.Retracted, counts.Corrected)
-		}
-		list = append(list, state.SuccessorOf(e, agent))
-	}
 	counts.Total++
 	if e.Relation == command.RelationReply {
 		counts.Replies++
 	}
-	tx.putSuccessors(e.Parent, counts, list)
+	if stays && len(list) >= command.MaxSuccessors {
+		list = list.WithoutLast(counts.Retracted, counts.Corrected)
+	}
+	if len(list) < command.MaxSuccessors {
+		tx.putSuccessors(e.Parent, counts, append(list, state.SuccessorOf(e, agent)))
+	} else { // the list stays as it is
+		tx.set(state.SeqKey(state.SpaceCounts, e.Parent), state.Encode(&counts))
+	}
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
