@@ -26,8 +26,6 @@ type exchange struct {
 	// stream takes over the connection when the call has ended; nil means that the
 	// answer is sent normally.
 	stream *stream
-	// written reports whether the handler wrote the response itself.
-	written bool
 }
 
 // newExchange begins the exchange of an HTTP request.
@@ -42,9 +40,6 @@ func (s *Server) newExchange(rctx *fasthttp.RequestCtx) *exchange {
 
 // send puts the answer into the response.
 func (x *exchange) send() {
-	if x.written {
-		return
-	}
 	out, resp := &x.Out, &x.rctx.Response
 	if out.Status != 0 {
 		resp.SetStatusCode(out.Status)
@@ -97,7 +92,7 @@ func (x *exchange) guardAnswer() {
 		return
 	}
 	x.rctx.Response.Reset()
-	x.Out, x.written = op.Answer{}, false
+	x.Out = op.Answer{}
 	x.fail(x.Env.TooManyAnswers())
 	x.send()
 }

@@ -57,7 +57,7 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			x.Panicked(cause)
-			x.Out, x.written = op.Answer{}, false
+			x.Out = op.Answer{}
 			rctx.Response.Reset()
 			x.fail(wire.Internal())
 		}

@@ -55,7 +55,9 @@ func getMetrics(x *exchange) error {
 			Issues:  []wire.Issue{{"path", "is not served to this address"}},
 		}
 	}
-	x.written = true
-	x.http.exposition(x.rctx)
-	return nil
+	text, err := Exposition(x.http.cfg.Registry)
+	if err != nil {
+		return err
+	}
+	return x.AnswerText(http.StatusOK, string(metricsFormat), string(text))
 }

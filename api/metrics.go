@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -8,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"github.com/valyala/fasthttp"
 	"golang.org/x/time/rate"
 
 	"github.com/commons-cluster/commons/internal/trace"
@@ -61,24 +62,23 @@ func methodLabel(method string) string {
 	return "other"
 }
 
-// exposition serves the measurements of a registry in Prometheus's text format.
-func exposition(registry *prometheus.Registry) fasthttp.RequestHandler {
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
-	return func(ctx *fasthttp.RequestCtx) {
-		families, err := registry.Gather()
-		if err != nil {
-			ctx.Error("gathering measurements: "+err.Error(), http.StatusInternalServerError)
-			return
-		}
-		ctx.SetContentType(string(format))
-		encoder := expfmt.NewEncoder(ctx, format)
-		for _, family := range families {
-			if err := encoder.Encode(family); err != nil {
-				ctx.Error("writing measurements: "+err.Error(), http.StatusInternalServerError)
-				return
-			}
+// metricsFormat is Prometheus's text format.
+var metricsFormat = expfmt.NewFormat(expfmt.TypeTextPlain)
+
+// Exposition returns measurements in Prometheus's text format.
+func Exposition(of prometheus.Gatherer) ([]byte, error) {
+	families, err := of.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gather measurements: %w", err)
+	}
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, metricsFormat)
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return nil, fmt.Errorf("write measurements: %w", err)
 		}
 	}
+	return text.Bytes(), nil
 }
 
 // requestLog writes a sample of the requests: at most so many lines a second, and as many again

@@ -27,16 +27,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Backend == nil {
 		return nil, errors.New("api: no backend")
 	}
-	registry := cfg.Registry
-	if registry == nil {
-		registry = prometheus.NewRegistry()
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
 	}
 	measured := newMetrics()
-	if err := errors.Join(registry.Register(measured.durations), registry.Register(measured.inFlight), registry.Register(measured.proxied)); err != nil {
+	if err := errors.Join(cfg.Registry.Register(measured.durations), cfg.Registry.Register(measured.inFlight), cfg.Registry.Register(measured.proxied)); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
 	cfg.Limits.Connections = cmp.Or(cfg.Limits.Connections, MaxConnections)
-	env, err := op.NewEnvironment(&cfg.Config, registry, operations())
+	env, err := op.NewEnvironment(&cfg.Config, cfg.Registry, operations())
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,6 @@ func New(cfg Config) (*Server, error) {
 		clients:     clients{cfg.TrustedProxies, cfg.MetricsFrom},
 		document:    cfg.Operator.described(servedOpenAPI()),
 		table:       routes(),
-		exposition:  exposition(registry),
 	}
 	s.documentForAgents = sync.OnceValues(func() (string, error) { return forAgents(s.document) })
 	operator := cfg.Operator.sentence()

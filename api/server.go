@@ -73,7 +73,6 @@ type Server struct {
 	site              *page.Site
 	encodings         *encodings
 	metrics           *metrics
-	exposition        fasthttp.RequestHandler
 	router            fasthttp.RequestHandler
 	http              *fasthttp.Server
 

@@ -452,7 +452,7 @@ func (n *Node) openParts() (err error) {
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Process: n.process, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
-		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
+		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: func() ([]byte, error) { return api.Exposition(n.registry) }, Flags: n.cfg.Flags(),
 		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, LastHeard: n.port.LastHeard, Requests: n.requests, NewEditKey: op.NewEditKey, NewRecoveryKey: op.NewRecoveryKey, Moderate: n.moderate, Purges: n.purge.Status, Store: n.cfg.Access, Shutdown: n.Shutdown,
 	})
 	n.backups = &offsite.Schedule{

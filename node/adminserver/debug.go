@@ -10,8 +10,6 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/loop"
@@ -36,7 +34,7 @@ func (a *Server) debug(ctx context.Context, request admin.DebugRequest) (admin.D
 	}{
 		{"report.json", func() ([]byte, error) { return json.MarshalIndent(a.report(), "", "  ") }},
 		{"config.json", func() ([]byte, error) { return json.MarshalIndent(a.cfg.Flags, "", "  ") }},
-		{"metrics.txt", a.metrics},
+		{"metrics.txt", a.cfg.Metrics},
 		{"log.jsonl", func() ([]byte, error) { return []byte(a.cfg.Logs.Kept()), nil }},
 		{"goroutines.txt", func() ([]byte, error) { return profile("goroutine", 1) }},
 		{"heap.pprof", func() ([]byte, error) { return profile("heap", 0) }},
@@ -55,21 +53,6 @@ func (a *Server) debug(ctx context.Context, request admin.DebugRequest) (admin.D
 		answer.Files = append(answer.Files, file)
 	}
 	return answer, nil
-}
-
-func (a *Server) metrics() ([]byte, error) {
-	families, err := a.cfg.Metrics.Gather()
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	encoder := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
-	for _, family := range families {
-		if err := encoder.Encode(family); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), nil
 }
 
 // profile returns one of Go's profiles. They contain functions and numbers, never the

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -43,14 +41,14 @@ type Config struct {
 	Secrets  *cluster.Secrets
 	Client   *http.Client // for the private ports of other nodes
 	Logger   *slog.Logger
-	Logs     *Logs               // behind Logger
-	Metrics  prometheus.Gatherer // the same as for /metrics
-	Flags    map[string]string   // the node's configuration
+	Logs     *Logs             // behind Logger
+	Flags    map[string]string // the node's configuration
 
 	Work                       context.Context                 //nolint:containedctx // ends before the state is closed; bounds long reads of it
 	ClusterID                  func() string                   // of this node, empty before it has one
 	LastHeard                  func(serverID string) time.Time // when a server's bytes last arrived, or this node's start
 	Requests                   func() uint64                   // public requests that were answered
+	Metrics                    func() ([]byte, error)          // the answer of /metrics
 	NewEditKey, NewRecoveryKey func() (key string, hash []byte)
 	Moderate                   func(admin.Moderation) (status int, answer []byte) // an operation of moderation for the operator
 	Purges                     func() (admin.Purges, error)                       // how far purged texts are erased from this node's disk
