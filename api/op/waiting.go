@@ -59,9 +59,12 @@ func (s *Environment) Pause(client guard.Client) time.Duration {
 	return d
 }
 
-// Rest charges the client for the last look of a waiting call, and pauses before the next one.
-// It returns early when ctx ends or gone is closed.
-func (c *Call) Rest(ctx context.Context, gone <-chan struct{}) {
+// rest charges the client for the last look of a waiting call, and pauses before the next one if
+// that took work. It returns early when ctx ends or gone is closed.
+func (c *Call) rest(ctx context.Context, gone <-chan struct{}) {
+	if c.Work == 0 {
+		return
+	}
 	c.UseBudget(c.Env.Guard.Reads, c.Work)
 	c.Work = 0
 	d := c.Env.Pause(guard.ClientOf(c.Sender()))
@@ -74,6 +77,31 @@ func (c *Call) Rest(ctx context.Context, gone <-chan struct{}) {
 	case <-timer.C:
 	case <-gone:
 	case <-ctx.Done():
+	}
+}
+
+// AwaitNews looks for news until look has found some: at once, and after each wake-up. It ends
+// without any after most, or when the client leaves. The call holds no view while it waits. next
+// returns the channel of the next wake-up; it is called before look, so that none is missed.
+func (c *Call) AwaitNews(most time.Duration, next func() <-chan struct{}, look func() (found bool, err error)) error {
+	ctx, done := c.Wait(most)
+	defer done()
+	gone, unwatch := c.WatchClient()
+	defer unwatch()
+	for {
+		wake := next()
+		if found, err := look(); err != nil || found || ctx.Err() != nil {
+			return err
+		}
+		c.Release()
+		select {
+		case <-wake:
+			c.rest(ctx, gone)
+		case <-gone:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 

@@ -94,23 +94,11 @@ func reportsAfter(l *read.Params) uint64 {
 func awaitReports(c *op.Call, query view.ReportQuery, wait time.Duration) (reports []state.Report, next uint64, err error) {
 	wake, stop := c.Env.Backend.Watch(state.WatchReports)
 	defer stop()
-	ctx, done := c.Wait(wait)
-	defer done()
-	gone, unwatch := c.WatchClient()
-	defer unwatch()
-	for {
+	err = c.AwaitNews(wait, func() <-chan struct{} { return wake }, func() (bool, error) {
 		reports, next, err = c.NewestView().Reports(query)
-		if err != nil || len(reports) > 0 || ctx.Err() != nil {
-			return reports, next, err
-		}
-		c.Release()
-		select {
-		case <-wake:
-		case <-gone:
-			return nil, 0, nil
-		case <-ctx.Done():
-		}
-	}
+		return len(reports) > 0, err
+	})
+	return reports, next, err
 }
 
 // reportRow returns a report for moderators.

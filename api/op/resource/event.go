@@ -212,35 +212,21 @@ func pollEvents(c *op.Call, f *follower) error {
 // the one with the events.
 func awaitEvents(c *op.Call, f *follower) (events []view.Event, why *lost, err error) {
 	defer c.Env.News.Join()()
-	ctx, done := c.Wait(f.wait)
-	defer done()
-	gone, unwatch := c.WatchClient()
-	defer unwatch()
-	for {
-		wake := c.Env.News.Next()
+	err = c.AwaitNews(f.wait, c.Env.News.Next, func() (bool, error) {
+		c.Work++ // also a look at nothing
 		for range f.looks {
 			found, reset, err := f.next(c.NewestView(), f.Query.Limit-len(events))
 			if err != nil {
-				return nil, nil, fmt.Errorf("look for events: %w", err)
+				return false, fmt.Errorf("look for events: %w", err)
 			}
 			events, why = append(events, found...), reset
 			if !f.more || len(events) == f.Query.Limit {
 				break
 			}
 		}
-		if len(events) > 0 || why != nil || f.more || ctx.Err() != nil {
-			return events, why, nil
-		}
-		c.Release()
-		select {
-		case <-wake:
-			c.Rest(ctx, gone)
-		case <-gone:
-			return nil, nil, nil
-		case <-ctx.Done():
-			return nil, nil, nil
-		}
-	}
+		return len(events) > 0 || why != nil || f.more, nil
+	})
+	return events, why, err
 }
 
 // streamPiece is the approximate size of the piece of a stream that is sent at once, in bytes.

@@ -182,7 +182,7 @@ func catchUp(c *op.Call, since int64) {
 const lookWork = 10 * command.MaxList
 
 // waitForNews waits until news after since concern the agent or a job opens that it wants, the time
-// is over, the client leaves, or the node has no room for the wait. It holds no view meanwhile.
+// is over, the client leaves, or the node has no room for the wait.
 func waitForNews(c *op.Call, h *homeCall) error {
 	keys := []string{h.key}
 	if jobs := h.prefs.Jobs; jobs != nil {
@@ -193,28 +193,12 @@ func waitForNews(c *op.Call, h *homeCall) error {
 	}
 	wake, stop := c.Env.Backend.Watch(keys...)
 	defer stop()
-	ctx, done := c.Wait(h.wait)
-	defer done()
-	gone, unwatch := c.WatchClient()
-	defer unwatch()
-	for {
-		has, err := c.NewestView().HasFor(&h.prefs, h.since)
-		if err != nil || has {
-			return err
+	return c.AwaitNews(h.wait, func() <-chan struct{} { return wake }, func() (bool, error) {
+		if h.prefs.Jobs != nil {
+			c.Work += lookWork
 		}
-		c.Release()
-		select {
-		case <-wake:
-			if h.prefs.Jobs != nil {
-				c.Work += lookWork
-				c.Rest(ctx, gone)
-			}
-		case <-gone:
-			return nil
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return c.NewestView().HasFor(&h.prefs, h.since)
+	})
 }
 
 // answerHome answers with home at the instant now, or with 304 if the client has the same items.

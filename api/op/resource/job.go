@@ -559,25 +559,19 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 	}
 	wake, pass, stop := c.Env.Backend.WatchJobs()
 	defer stop()
-	ctx, done := c.Wait(left)
-	defer done()
-	gone, unwatch := c.WatchClient()
-	defer unwatch()
-	for {
-		if err := j.find(); err != nil || j.next.repeats || len(j.next.candidates) > 0 {
-			return err
+	woken := false // not at the first look
+	return c.AwaitNews(left, func() <-chan struct{} { return wake }, func() (bool, error) {
+		if woken {
+			j.next.pass = pass
+		}
+		woken = true
+		err := j.find()
+		if err != nil || j.next.repeats || len(j.next.candidates) > 0 {
+			return true, err
 		}
 		j.next.end()
-		c.Release()
-		select {
-		case <-wake:
-			j.next.pass = pass
-		case <-gone:
-			return nil
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return false, nil
+	})
 }
 
 // take returns the command that takes the first candidate, or nil without one. An earlier request
