@@ -88,32 +88,9 @@ func (x *exchange) answerRoute(rt *page.Route) error {
 	return x.answerPageReply(x.http.site.Serve(rt, x.newPageRequest()))
 }
 
-func (x *exchange) answerPageReply(reply page.Reply) error {
-	if reply.Cause != nil {
-		x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
-	}
-	x.Work += reply.Work / op.PageBytes
+func (x *exchange) answerPageReply(reply wire.Reply) error {
 	x.Out.VaryBy(op.HeaderAccept)
-	if reply.Rejection != nil {
-		x.Hint(reply.Rejection)
-	}
-	if reply.Location != "" {
-		x.Out.Set(op.HeaderLocation, reply.Location)
-	}
-	if reply.Caching != "" {
-		x.Out.Set(op.HeaderCacheControl, reply.Caching)
-	}
-	if reply.Policy != "" {
-		x.Out.Set(fiber.HeaderContentSecurityPolicy, reply.Policy)
-		// Not no-referrer: the Origin of forms would be null.
-		x.Out.Set(fiber.HeaderReferrerPolicy, "same-origin")
-	}
-	if x.Document = reply.Tag; reply.Tag != "" && x.HasTag(reply.Tag) {
-		return nil
-	}
-	x.Out.Status, x.Out.ContentType = reply.Status, reply.ContentType
-	x.Out.SetShared(reply.Body)
-	return nil
+	return x.answerReply(reply)
 }
 
 // getAsset serves GET /assets/{file}.

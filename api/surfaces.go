@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/gofiber/fiber/v2"
+
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/op"
@@ -37,23 +39,42 @@ var (
 // surface returns the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) func(*exchange) error {
 	return func(x *exchange) error {
-		reply := serve(x.newRequest())
-		if reply.Cause != nil {
-			x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
-		}
-		switch {
-		case reply.Status == 0:
-			return reply.Rejection
-		case reply.Rejection != nil:
-			x.Hint(reply.Rejection)
-		}
-		x.Out.Status = reply.Status
-		if len(reply.Body) > 0 {
-			x.Out.ContentType = cmp.Or(reply.ContentType, op.ContentJSON)
-			x.Out.SetShared(reply.Body)
-		}
+		return x.answerReply(serve(x.newRequest()))
+	}
+}
+
+// answerReply answers with the response of a surface.
+func (x *exchange) answerReply(reply wire.Reply) error {
+	if reply.Cause != nil {
+		x.Env.Logger.Error("request failed", "route", x.Template(), "err", reply.Cause)
+	}
+	x.Work += reply.Work / op.PageBytes
+	switch {
+	case reply.Status == 0:
+		return reply.Rejection
+	case reply.Rejection != nil:
+		x.Hint(reply.Rejection)
+	}
+	if reply.Location != "" {
+		x.Out.Set(op.HeaderLocation, reply.Location)
+	}
+	if reply.Caching != "" {
+		x.Out.Set(op.HeaderCacheControl, reply.Caching)
+	}
+	if reply.Policy != "" {
+		x.Out.Set(fiber.HeaderContentSecurityPolicy, reply.Policy)
+		// Not no-referrer: the Origin of forms would be null.
+		x.Out.Set(fiber.HeaderReferrerPolicy, "same-origin")
+	}
+	if x.Document = reply.Tag; reply.Tag != "" && x.HasTag(reply.Tag) {
 		return nil
 	}
+	x.Out.Status = reply.Status
+	if len(reply.Body) > 0 {
+		x.Out.ContentType = cmp.Or(reply.ContentType, op.ContentJSON)
+		x.Out.SetShared(reply.Body)
+	}
+	return nil
 }
 
 func (r *request) Body() []byte   { return r.rctx.Request.Body() }

@@ -85,7 +85,7 @@ func formOf(r Request, path string) (wire.Document, *wire.Error) {
 }
 
 // publish takes a form: it publishes, and leads to what was published.
-func publish(s *Site, r Request) Reply {
+func publish(s *Site, r Request) wire.Reply {
 	doc, rejection := formOf(r, "/api/entries")
 	if rejection != nil {
 		return s.Failed(r, rejection)
@@ -117,7 +117,7 @@ func publish(s *Site, r Request) Reply {
 		if err := decode(done.Body, &written); err != nil {
 			return broken(err)
 		}
-		return Reply{Status: http.StatusSeeOther, Location: "/e/" + url.PathEscape(written.Entry.ID)}
+		return wire.Reply{Status: http.StatusSeeOther, Location: "/e/" + url.PathEscape(written.Entry.ID)}
 	}
 	f.Error, f.Checked = withoutExample(done.Rejection), done.Rejection == nil
 	if f.ReplyTo != "" {
@@ -158,7 +158,7 @@ func withoutExample(e *wire.Error) *wire.Error {
 
 // Confirm is the page on which a person can confirm a write that a page has sent: a form, or a GET.
 // Its own form sends a POST, which no link can.
-func (s *Site) Confirm(r Request, e *wire.Error, post bool) Reply {
+func (s *Site) Confirm(r Request, e *wire.Error, post bool) wire.Reply {
 	var fields []wire.Pair
 	path, _, _ := strings.Cut(r.Path(), "?")
 	if !post {

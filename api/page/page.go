@@ -82,28 +82,7 @@ type Request interface {
 	Welcome() (string, error)
 }
 
-// Reply is the answer to a request for a page.
-type Reply struct {
-	Status      int
-	ContentType string
-	Body        []byte
-	// Policy is the Content-Security-Policy, Caching the Cache-Control, and Location the target of a
-	// redirect. Each may be empty.
-	Policy, Caching, Location string
-	// Tag is the entity tag, or "".
-	Tag string
-	// Rejection is the source of headers such as Retry-After, or nil.
-	Rejection *wire.Error
-	// Work is the number of bytes read and written to render the page.
-	Work int
-	// Cause is the internal error to log, or nil.
-	Cause error
-}
-
-const (
-	contentHTML = "text/html; charset=utf-8"
-	contentJSON = "application/json"
-)
+const contentHTML = "text/html; charset=utf-8"
 
 // Route is one page.
 type Route struct {
@@ -118,7 +97,7 @@ type Route struct {
 	// fresh means that every request gets a page of its own.
 	fresh bool
 	// post handles a form, or is nil.
-	post func(s *Site, r Request) Reply
+	post func(s *Site, r Request) wire.Reply
 }
 
 // Site makes pages. Its methods are safe for concurrent use.
@@ -198,16 +177,16 @@ func (s *Site) addAsset(base, suffix, contentType string, body []byte) string {
 const iconAge = "public, max-age=86400"
 
 // Icon answers with the icon, for clients that ask at the usual address.
-func (s *Site) Icon() Reply {
+func (s *Site) Icon() wire.Reply {
 	reply, _ := s.Asset(strings.TrimPrefix(s.icon, AssetPath))
 	reply.Caching = iconAge
 	return reply
 }
 
 // Asset answers with a file of the pages.
-func (s *Site) Asset(name string) (Reply, bool) {
+func (s *Site) Asset(name string) (wire.Reply, bool) {
 	a, known := s.assets[name]
-	return Reply{Status: http.StatusOK, ContentType: a.contentType, Body: a.body, Caching: assetAge}, known
+	return wire.Reply{Status: http.StatusOK, ContentType: a.contentType, Body: a.body, Caching: assetAge}, known
 }
 
 // The parts of a style sheet that no browser needs.
@@ -222,14 +201,14 @@ func WantsHTML(accept string) bool {
 }
 
 // Serve answers a request for a page.
-func (s *Site) Serve(rt *Route, r Request) Reply {
+func (s *Site) Serve(rt *Route, r Request) wire.Reply {
 	if rt.post != nil {
 		return rt.post(s, r)
 	}
 	if !WantsHTML(r.Header("Accept")) && rt.main != nil {
 		operation, in := rt.main(r)
 		done := r.Perform(operation, in)
-		reply := Reply{Status: done.Status, ContentType: contentJSON, Body: done.Body, Rejection: done.Rejection}
+		reply := wire.Reply{Status: done.Status, Body: done.Body, Rejection: done.Rejection}
 		if r.Header("Authorization") != "" {
 			reply.Caching = "no-store"
 		}
@@ -253,24 +232,24 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 }
 
 // keep caches a page together with its tag.
-func (s *Site) keep(key string, reply Reply) {
+func (s *Site) keep(key string, reply wire.Reply) {
 	if reply.Tag != "" {
 		s.pages.Put(key, reply.Tag+"\n"+string(reply.Body))
 	}
 }
 
 // recall returns a cached page.
-func (s *Site) recall(key string) (Reply, bool) {
+func (s *Site) recall(key string) (wire.Reply, bool) {
 	text, ok := s.pages.Get([]byte(key))
 	if !ok {
-		return Reply{}, false
+		return wire.Reply{}, false
 	}
 	tag, body, _ := strings.Cut(text, "\n")
-	return Reply{Status: http.StatusOK, ContentType: contentHTML, Body: []byte(body), Policy: s.policy, Tag: tag}, true
+	return wire.Reply{Status: http.StatusOK, ContentType: contentHTML, Body: []byte(body), Policy: s.policy, Tag: tag}, true
 }
 
 // render makes a page.
-func (s *Site) render(rt *Route, r Request) Reply {
+func (s *Site) render(rt *Route, r Request) wire.Reply {
 	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav, now: r.Now().UnixMilli()}, fresh: rt.fresh}
 	var answer []byte
 	if rt.main != nil {
@@ -293,7 +272,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 }
 
 // execute makes a page by a template of its content.
-func (s *Site) execute(p *builder, name string, status int) Reply {
+func (s *Site) execute(p *builder, name string, status int) wire.Reply {
 	p.finish()
 	around, err := s.around(&p.frame)
 	if err != nil {
@@ -318,7 +297,7 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	if b.Len() > maxPageBytes {
 		return broken(fmt.Errorf("page %s has %d bytes", name, b.Len()))
 	}
-	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
+	reply := wire.Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
 		// It covers the style by the policy, and the start of the stream of events if the page is dated.
 		const tagBytes = 15
@@ -361,7 +340,7 @@ func (f *frame) key() (key []byte) {
 }
 
 // Failed is the page of an Error object.
-func (s *Site) Failed(r Request, e *wire.Error) Reply {
+func (s *Site) Failed(r Request, e *wire.Error) wire.Reply {
 	shown := withoutExample(e)
 	if e.Code == wire.CodeNotFound {
 		shown.Issues = nil // they name calls
@@ -392,7 +371,7 @@ func repaired(r Request, e *wire.Error) string {
 }
 
 // form makes a page that answers this request alone, such as a rejected form. e is its rejection, or nil.
-func (s *Site) form(r Request, name, title string, body any, e *wire.Error) Reply {
+func (s *Site) form(r Request, name, title string, body any, e *wire.Error) wire.Reply {
 	status := http.StatusOK
 	if e != nil {
 		status = e.Status()
@@ -404,8 +383,8 @@ func (s *Site) form(r Request, name, title string, body any, e *wire.Error) Repl
 }
 
 // broken is the response after an internal error.
-func broken(err error) Reply {
-	return Reply{Status: http.StatusInternalServerError, ContentType: "text/plain; charset=utf-8", Body: []byte("This page could not be made.\n"), Cause: err}
+func broken(err error) wire.Reply {
+	return wire.Reply{Status: http.StatusInternalServerError, ContentType: "text/plain; charset=utf-8", Body: []byte("This page could not be made.\n"), Cause: err}
 }
 
 // frame is the content that all pages share.
@@ -504,9 +483,4 @@ func decode(answer []byte, into any) error {
 }
 
 // newRequestID returns the request_id of a form, so that sending it twice writes once.
-func newRequestID() string {
-	const keyBytes = 12
-	var raw [keyBytes]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return "page-" + hex.EncodeToString(raw[:])
-}
+func newRequestID() string { return "page-" + rand.Text() }

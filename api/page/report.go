@@ -34,7 +34,7 @@ func fillReport(p *builder, _ []byte) error {
 }
 
 // sendReport takes the form: it reports, and redirects to a page that confirms it.
-func sendReport(s *Site, r Request) Reply {
+func sendReport(s *Site, r Request) wire.Reply {
 	doc, rejection := formOf(r, "/api/reports")
 	if rejection != nil {
 		return s.Failed(r, rejection)
@@ -42,7 +42,7 @@ func sendReport(s *Site, r Request) Reply {
 	sent, texts := take(&doc, "entry_id", "profile", "channel", "reason", "text")
 	done := r.Perform("reportEntry", wire.Invocation{Document: sent})
 	if done.Rejection == nil {
-		return Reply{Status: http.StatusSeeOther, Location: "/report?sent=1"}
+		return wire.Reply{Status: http.StatusSeeOther, Location: "/report?sent=1"}
 	}
 	f := &reportForm{form: form{Error: withoutExample(done.Rejection)}, Given: texts, Reasons: reportReasons}
 	return s.form(r, "report", "Report an entry", f, done.Rejection)

@@ -86,14 +86,14 @@ func contents(document string) (list []choice) {
 
 // Document is a page of the documentation: its Markdown with headings, tables and
 // links. Anchor makes the names under which headings are linked to.
-func (s *Site) Document(r Request, title, markdown, source string, anchor func(string) string) (Reply, error) {
+func (s *Site) Document(r Request, title, markdown, source string, anchor func(string) string) (wire.Reply, error) {
 	key := r.BaseURL() + source + " " + markdown
 	if reply, ok := s.recall(key); ok {
 		return reply, nil
 	}
 	text, err := s.markdown.document(markdown, anchor)
 	if err != nil {
-		return Reply{}, err
+		return wire.Reply{}, err
 	}
 	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]any{"HTML": text, "Contents": contents(string(text))}, JSON: source}}
 	reply := s.execute(p, "document", http.StatusOK)

@@ -239,14 +239,8 @@ func unmarked(text string) string {
 
 // cut shortens a text to so many code points.
 func cut(text string, runes int) string {
-	if len(text) <= runes {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n++; n > runes {
-			return strings.TrimRightFunc(text[:i], unicode.IsSpace) + "…"
-		}
+	if first := wire.Head(text, runes); len(first) < len(text) {
+		return strings.TrimRightFunc(first, unicode.IsSpace) + "…"
 	}
 	return text
 }

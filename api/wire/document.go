@@ -302,9 +302,16 @@ type Request interface {
 type Reply struct {
 	// Status is the HTTP status. 0 means that Rejection is the response, as an Error object.
 	Status int
-	Body   []byte // JSON, or empty
+	Body   []byte
 	// ContentType is the media type of the body, "" for application/json.
 	ContentType string
+	// Policy is the Content-Security-Policy, Caching the Cache-Control, and Location the target of a
+	// redirect. Each may be empty.
+	Policy, Caching, Location string
+	// Tag is the entity tag, or "".
+	Tag string
+	// Work is the number of bytes read and written to make a page.
+	Work int
 	// Rejection is the source of headers such as Retry-After, or nil.
 	Rejection *Error
 	// Cause is the internal error to log, or nil.
