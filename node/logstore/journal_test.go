@@ -139,6 +139,7 @@ func TestStartSecuresTheJournal(t *testing.T) {
 		must.Do(t, os.WriteFile(file, lost, fileMode)) // what the disk has
 		return do()
 	}})
+	check.Equal(t, secured, true, "the start has stored something")
 	check.Equal(t, span(t, s), [2]uint64{1, 9}, "the log")
 	check.Equal(t, bytes.Equal(must.Get(os.ReadFile(file))(t), found), true, "the newest frame is there again")
 }
