@@ -32,7 +32,7 @@ var budgets = map[string]int{
 var reached = map[string]int{
 	"lines of Go linked into the binary":   71_731,
 	"lines of Go in scripts without tests": 8_320,
-	"lines of tests and test support":      74_378,
+	"lines of tests and test support":      74_379,
 }
 
 // TestStructureBudgets prints the sizes of the repository beside their budgets.
