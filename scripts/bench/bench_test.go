@@ -329,7 +329,7 @@ func TestToolsReportSuccess(t *testing.T) {
 	for _, accepted := range []bool{true, false} {
 		r, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.Path == "/mcp" && accepted {
-				fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"entry":{"nameVerified":false}}}}`)
+				fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"entry":{},"duplicate":false}}}`)
 			}
 		})
 		o := options(Write, base)

@@ -272,7 +272,7 @@ func (w *worker) channel() string {
 const (
 	toolStart   = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_entry","arguments":`
 	toolEnd     = `}}`
-	toolSuccess = `"nameVerified":false}}}}`
+	toolSuccess = `"duplicate":false}}}`
 )
 
 // publish makes the body of a publication and returns the path.
