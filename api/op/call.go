@@ -27,7 +27,7 @@ type Call struct {
 	House bool
 	view  *view.View // the state that the answer shows; nil before the first read
 	Index uint64     // of a write that the answer reports
-	Work  int        // steps that searches took
+	Work  int        // steps of searches and looks, not charged yet
 	// Waited reports whether the call waited for news, or for an index.
 	Waited bool
 	// Notes name ignored parts of the request. A rejection shows all of them, because they

@@ -20,8 +20,8 @@ import (
 const (
 	// MaxBodyBytes is the largest request body; more is a 413.
 	MaxBodyBytes = 128 << 10
-	// MaxParams is the most parameters of a query or fields of a form, and of values that another
-	// surface sends in their place.
+	// MaxParams is how many parameters a query may have, and fields a form. A2A and MCP bound what
+	// they take in place of a query by it.
 	MaxParams = 128
 )
 

@@ -99,7 +99,7 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	}
 	if len(list) < command.MaxSuccessors {
 		tx.putSuccessors(e.Parent, counts, append(list, state.SuccessorOf(e, agent)))
-	} else { // the list stays as it is
+	} else { // the list is full
 		tx.set(state.SeqKey(state.SpaceCounts, e.Parent), state.Encode(&counts))
 	}
 	tx.superseded = append(tx.superseded, e.Parent)

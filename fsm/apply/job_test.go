@@ -331,7 +331,7 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestNextEndOfAClaim follows when the first claim ends.
+// TestNextEndOfAClaim: the next end is that of the first claim, while there is one.
 func TestNextEndOfAClaim(t *testing.T) {
 	r := newRig(t)
 	next := func() int64 {

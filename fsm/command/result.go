@@ -51,10 +51,10 @@ const (
 	ProblemJobDone       Problem = 14 // the job is done
 	ProblemJobClosed     Problem = 15 // the poster withdrew the job
 	ProblemNotPoster     Problem = 16 // only the poster may withdraw a job
+	ProblemNoneLeft      Problem = 78 // every candidate was claimed meanwhile
 	// The limits of the claimant's unfinished claims, and of extensions of this one.
 	ProblemTooManyClaims   Problem = 17
 	ProblemTooManyRenewals Problem = 18
-	ProblemNoneLeft        Problem = 78 // every candidate was claimed meanwhile
 
 	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
 	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's

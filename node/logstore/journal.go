@@ -91,7 +91,7 @@ type frame struct {
 
 // read returns the frames with sequence numbers above filed, in order, and has the next append
 // follow them. A broken newest frame is left out: its append was not acknowledged. Errors: a frame
-// is missing or broken, and newer ones are there; a file cannot be read.
+// is missing or broken while newer ones are there; a file cannot be read.
 func (j *journal) read(filed uint64) (frames []frame, err error) {
 	j.last = filed
 	for i, f := range j.files {
