@@ -115,8 +115,8 @@ func (j *journal) read(filed uint64) (frames []frame, err error) {
 	return frames, nil
 }
 
-// framesIn returns the frames of a file with sequence numbers above filed. Older and broken ones
-// may stand among them.
+// framesIn returns the frames of a file with sequence numbers above filed. Older and broken ones may
+// stand among them, and zeros, where clearing the file failed.
 func (j *journal) framesIn(file int, content []byte, filed uint64) (frames []frame) {
 	for at := 0; ; {
 		next := bytes.Index(content[at:], j.id[:sequenceAt])

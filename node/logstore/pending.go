@@ -296,9 +296,6 @@ func (s *Store) fileForGood() error {
 		return err
 	}
 	s.awaitFiler()
-	s.mu.Lock()
-	s.journal.end = 0 // also if clearing fails: nothing may follow what is zero
-	s.mu.Unlock()
 	for i, size := range s.journal.size {
 		// All of it: a clearing before a kill, or whose sync failed, may not have reached the disk.
 		if err := s.journal.clear(i, size, s.clearing); err != nil {
@@ -307,7 +304,7 @@ func (s *Store) fileForGood() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clear = true
+	s.journal.end, s.clear = 0, true
 	return nil
 }
 
