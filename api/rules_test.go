@@ -258,7 +258,7 @@ var toolRules = []struct {
 var notOfRules = []command.Code{
 	wire.CodeCrossSite,
 	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
-	"headers_too_large", "cross_site", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "blocked", "writes_frozen", "index_ahead",
+	"headers_too_large", "cross_site", "confirmation_required", "rate_limited", "internal_error", "not_ready", "moderators_only", "blocked", "writes_frozen",
 	command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
 }
 

@@ -33,8 +33,8 @@ const (
 	firstPause   = 50 * time.Millisecond // before the second attempt; doubles
 	longestPause = 2 * time.Second
 	maxAnswer    = 8 << 20
-	// codeIndexAhead rejects a minimum index that comes from before a backup was restored.
-	codeIndexAhead = "index_ahead"
+	// codeBehind, if it is not retryable, rejects a minimum index from before a backup was restored.
+	codeBehind = "behind"
 	maxQuoted      = 300 // bytes of an answer that is not JSON, in an error
 )
 
@@ -258,7 +258,7 @@ func (c *Client) do(ctx context.Context, r request) error {
 		if err == nil {
 			return nil
 		}
-		if rejection, is := errors.AsType[*Error](err); is && rejection.Code == codeIndexAhead && index > 0 {
+		if rejection, is := errors.AsType[*Error](err); is && rejection.Code == codeBehind && !rejection.Retryable && index > 0 {
 			c.index.CompareAndSwap(index, 0)
 			continue // it was not carried out
 		}

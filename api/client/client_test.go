@@ -457,8 +457,8 @@ func TestForeignIndex(t *testing.T) {
 	for _, patience := range []time.Duration{0, -1} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Commons-Min-Index") != "" {
-				w.WriteHeader(http.StatusConflict)
-				_, _ = io.WriteString(w, rejection("index_ahead", false))
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(w, rejection("behind", false))
 				return
 			}
 			w.Header().Set("X-Commons-Index", "7")

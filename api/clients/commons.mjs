@@ -317,7 +317,7 @@ export class Commons {
         return await this.#attempt(this.urls[at % this.urls.length], call, writes, wait);
       } catch (error) {
         if (!(error instanceof Rejected || error instanceof Unreachable)) throw error;
-        const isForeign = index && error instanceof Rejected && error.code === "index_ahead"; // a backup was restored
+        const isForeign = index && error instanceof Rejected && error.code === "behind" && !error.retryable; // a backup was restored
         if (isForeign && this.minIndex === index) this.minIndex = 0;
         if (isForeign) continue; // the call was not carried out
         unknown ||= writes && error.lost;

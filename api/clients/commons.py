@@ -352,7 +352,7 @@ class Commons:
                 return self._attempt(self.urls[at % len(self.urls)], call, index, wait)
             except (Rejected, Unreachable) as failure:
                 error = failure
-            if index and isinstance(error, Rejected) and error.code == "index_ahead":
+            if index and isinstance(error, Rejected) and error.code == "behind" and not error.retryable:
                 with self._lock:  # a backup was restored: forget the index; the call was not carried out
                     self.min_index = 0 if self.min_index == index else self.min_index
                 continue

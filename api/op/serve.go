@@ -116,9 +116,9 @@ func (c *Call) Await(f Freshness) error {
 	return nil
 }
 
-// ahead asks the leader about an index that this node has not reached. It returns an error if the
-// log of this cluster has no such index, as after a restore of an older backup, and nil if it has,
-// or if no leader answers. An index that a node has shown is at most that of a strong read, so a
+// ahead asks the leader about an index that this node has not reached. It returns a final error if
+// the log of this cluster has no such index, as after a restore of an older backup, and nil if it
+// has, or if no leader answers. An index that a node has shown is at most that of a strong read, so a
 // greater one is foreign.
 func (c *Call) ahead(index uint64) error {
 	ctx, done := c.Wait(aheadTimeout)
@@ -135,7 +135,7 @@ func (c *Call) ahead(index uint64) error {
 		example = wire.Object{{"min_index", 0}}
 	}
 	return &wire.Error{
-		Code: wire.CodeIndexAhead,
+		Code: command.CodeBehind, Final: true,
 		Message: fmt.Sprintf("The log index %d is not of this cluster, whose newest is %d. A backup was restored since, or another cluster gave it. "+
 			"Drop the index that you stored, and send the same request without it.", index, newest),
 		Issues:  []wire.Issue{{field, fmt.Sprintf("must be at most %d: leave it out", newest)}},

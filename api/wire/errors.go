@@ -50,7 +50,6 @@ const (
 	CodeCrossSite        command.Code = "cross_site"
 	CodeBlocked          command.Code = "blocked"
 	CodeFrozen           command.Code = "writes_frozen"
-	CodeIndexAhead       command.Code = "index_ahead"
 )
 
 // codesOf are the codes of each status of HTTP.
@@ -69,8 +68,7 @@ var codesOf = map[int][]command.Code{
 	http.StatusInternalServerError:         {CodeInternal},
 	http.StatusConflict: {
 		CodeOwnJob, CodeNotPoster, CodeNameInUse, CodeJobClaimed, CodeNotClaimed, CodeTooManyClaims, CodeTooManyRenewals,
-		CodeJobDone, CodeJobClosed,
-		CodeNoReceiver, CodeIndexAhead,
+		CodeJobDone, CodeJobClosed, CodeNoReceiver,
 	},
 	http.StatusServiceUnavailable: {
 		CodeNotReady, command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
@@ -106,8 +104,8 @@ type Error struct {
 	Example Object
 	// Notes name the parts of the request that were ignored.
 	Notes []string
-	// Repeatable overrides the code's own retryable where true.
-	Repeatable bool
+	// Repeatable and Final override the code's own retryable, true and false.
+	Repeatable, Final bool
 	// RetryAfter is the time to wait before a retry, with a 429 or a temporary 403.
 	RetryAfter time.Duration
 	// Limit is the limit that was exceeded, with a 429. nil means the limit of writes.
@@ -126,7 +124,7 @@ func (e *Error) Status() int { return cmp.Or(statuses[e.Code], http.StatusIntern
 func (e *Error) Retryable() bool {
 	switch e.Status() {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return e.Repeatable || e.Code != command.CodeOutcomeUnknown
+		return e.Repeatable || !e.Final && e.Code != command.CodeOutcomeUnknown
 	}
 	return e.Repeatable
 }

@@ -106,7 +106,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 }
 
 // TestIndexFromBeforeARestore holds that an index which the restored cluster has not reached is
-// rejected by every node, that a client goes on without it, and that it is 503 without a leader.
+// rejected by every node, that a client goes on without it, and what it is without a leader.
 func TestIndexFromBeforeARestore(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestIndexFromBeforeARestore(t *testing.T) {
 		header := []string{"X-Commons-Min-Index", strconv.FormatUint(lost.Index, 10)}
 		for i, nd := range c.Nodes {
 			var rejection nodetest.Answer
-			if status, err := nd.GetJSON("/api/entries", &rejection, header...); err != nil || status != http.StatusConflict || rejection.Code != "index_ahead" {
+			if status, err := nd.GetJSON("/api/entries", &rejection, header...); err != nil || status != http.StatusServiceUnavailable || rejection.Code != "behind" {
 				t.Errorf("node %d: %d %s, %v", i, status, rejection.Code, err)
 			}
 			returning := must.Get(client.New(client.Config{URLs: []string{nd.URL()}, HTTP: c.HTTP, Patience: -1, MinIndex: lost.Index}))(t)
