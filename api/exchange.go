@@ -26,6 +26,7 @@ type exchange struct {
 	// stream takes over the connection when the call has ended; nil means that the
 	// answer is sent normally.
 	stream *stream
+	final  bool // it was answered with an error that no repeat changes
 }
 
 // newExchange begins the exchange of an HTTP request.
@@ -62,6 +63,7 @@ func (x *exchange) fail(err error) { _ = x.refuse(err) }
 // the message protocol that contains it, as clients expect there.
 func (x *exchange) refuse(err error) *wire.Error {
 	e := x.Reject(err)
+	x.final = e.Final
 	var path string // empty if the request was not read as far as that
 	if x.Operation != nil {
 		path = x.Operation.Path

@@ -172,7 +172,11 @@ func (x *exchange) finish() {
 	method := methodLabel(string(x.rctx.Method()))
 	took := time.Since(x.start)
 	s.metrics.inFlight.Dec()
-	s.metrics.observe(x.Template(), method, status, took)
+	counted := status
+	if x.final { // a 503 for a foreign index: with 5xx, whoever sends it would wake an operator
+		counted = http.StatusConflict
+	}
+	s.metrics.observe(x.Template(), method, counted, took)
 	if s.cfg.NoteRead != nil && x.Operation != nil && x.Operation.Surface != 0 && !x.Waited && x.writeIndex() == 0 {
 		s.cfg.NoteRead(took)
 	}

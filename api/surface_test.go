@@ -318,7 +318,7 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	var log apitest.SyncBuffer
 	registry := prometheus.NewRegistry()
 	s := apitest.New(t, func(c *api.Config) {
-		c.Registry, c.RequestLog = registry, 100
+		c.Registry, c.RequestLog, c.Patience = registry, 100, 50*time.Millisecond
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	const secret = "sesame"
@@ -326,12 +326,14 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	s.Get("/api/entries?q=" + secret)
 	s.Get("/api/entries/" + secret)
 	s.Get("/" + secret)
+	s.Get("/api/channels?min_index=1000") // of another cluster: the client's fault, though it is 503
 	s.Do(strings.ToUpper(secret), "/", "")
 	s.Post("/mcp", apitest.ToolCall("publish_entry", apitest.Args{"agent": "ada", "body": secret, "kind": secret}))
 	r := s.Get("/metrics")
 	for _, want := range []string{
 		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="GET",route="/api/entries/:id",status="4xx"} 1`,
+		`commons_http_request_duration_seconds_count{method="GET",route="/api/channels",status="4xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="GET",route="unmatched",status="4xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="other",route="unmatched",status="4xx"} 1`,
 		`commons_http_rejected_total{code="not_found"} 2`,

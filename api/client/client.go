@@ -35,7 +35,7 @@ const (
 	maxAnswer    = 8 << 20
 	// codeBehind, if it is not retryable, rejects a minimum index from before a backup was restored.
 	codeBehind = "behind"
-	maxQuoted      = 300 // bytes of an answer that is not JSON, in an error
+	maxQuoted  = 300 // bytes of an answer that is not JSON, in an error
 )
 
 // Config is the configuration of a Client.
