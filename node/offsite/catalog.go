@@ -74,8 +74,7 @@ func Save(ctx context.Context, s Store, clusterID string, scheduled bool, at int
 	}
 	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, report.FileBytes
 	m.Entries, m.Index, m.SealedUnder = report.Entries, report.Index, report.SealedUnder
-	err = m.write(ctx, s)
-	return m, err
+	return m, m.write(ctx, s)
 }
 
 func (m *Manifest) write(ctx context.Context, s Store) error {
@@ -89,23 +88,20 @@ func (m *Manifest) write(ctx context.Context, s Store) error {
 	return nil
 }
 
-// read decodes an object of JSON.
-func read(ctx context.Context, s Store, name string, into any) error {
+// read returns the contents of an object.
+func read(ctx context.Context, s Store, name string) ([]byte, error) {
 	r, err := s.Get(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = r.Close() }() // read only
-	if err := json.NewDecoder(r).Decode(into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
 }
 
 // List returns the manifests of a cluster, or of all clusters if clusterID is empty. Those of the
 // cluster with the newest upload of a whole backup come last. Those of one cluster are in the order
-// of its log, after those that were never finished. A manifest whose backup is missing or has another
-// size is not complete.
+// of its log, after those that were never finished. A manifest that is damaged, or whose backup is
+// missing or has another size, is not complete.
 func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err error) {
 	objects, err := s.List(ctx)
 	if err != nil {
@@ -122,12 +118,15 @@ func List(ctx context.Context, s Store, clusterID string) (found []Manifest, err
 			continue
 		}
 		var m Manifest
-		err := read(ctx, s, o.Name, &m)
+		data, err := read(ctx, s, o.Name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a run has deleted it meanwhile
 		}
 		if err != nil {
 			return nil, err
+		}
+		if json.Unmarshal(data, &m) != nil {
+			m = Manifest{} // one damaged object must not stop backups, or a restore
 		}
 		m.Name, m.ClusterID = name+backupSuffix, id // whatever the contents say
 		size, there := sizes[m.Name]
@@ -163,9 +162,8 @@ func Prune(ctx context.Context, s Store, clusterID string, keep int, run int64) 
 	for _, m := range slices.Backward(found) {
 		before, day := run-m.CreatedAt, abandonedAfter.Milliseconds()
 		switch {
-		case !m.Complete && before >= -day && (before <= 0 || !m.Scheduled && before <= day):
-			continue
-		case m.Complete && !m.Scheduled:
+		case !m.Complete && before >= -day && (before <= 0 || !m.Scheduled && before <= day),
+			m.Complete && !m.Scheduled, m.CreatedAt == 0: // by hand, or its manifest is damaged
 			continue
 		case m.Complete && keep > 0:
 			oldest = m.CreatedAt
@@ -194,24 +192,14 @@ func Try(ctx context.Context, s Store, clusterID string) error {
 	if err := s.Put(ctx, name, strings.NewReader(name)); err != nil {
 		return err
 	}
-	err := tryRead(ctx, s, name)
+	data, err := read(ctx, s, name)
+	if err == nil && string(data) != name {
+		err = errors.New("read from the store: an object is not as it was written")
+	}
 	if err == nil {
 		_, err = s.List(ctx)
 	}
 	return errors.Join(err, s.Delete(ctx, name))
-}
-
-// tryRead reads an object that holds its own name.
-func tryRead(ctx context.Context, s Store, name string) error {
-	r, err := s.Get(ctx, name)
-	if err != nil {
-		return err
-	}
-	data, err := io.ReadAll(io.LimitReader(r, maxManifestBytes))
-	if err = errors.Join(err, r.Close()); err == nil && string(data) != name {
-		err = errors.New("read from the store: an object is not as it was written")
-	}
-	return err
 }
 
 // SavePurges uploads a list of purges, and then deletes the older lists of the cluster. The newest
@@ -265,13 +253,16 @@ func Purges(ctx context.Context, s Store, clusterID string) (list backup.PurgeLi
 			return list, errors.Join(err, deleted)
 		}
 		newest := names[len(names)-1]
-		err = read(ctx, s, newest, &list)
+		data, err := read(ctx, s, newest)
 		if errors.Is(err, fs.ErrNotExist) && (last == "" || compareLists(newest, last) > 0) {
 			last, deleted = newest, err // SavePurges has replaced it after it was listed
 			continue
 		}
 		if err == nil {
-			err = list.Check()
+			err = json.Unmarshal(data, &list)
+		}
+		if err = cmp.Or(err, list.Check()); err != nil {
+			err = fmt.Errorf("%s: %w", newest, err)
 		}
 		return list, err
 	}

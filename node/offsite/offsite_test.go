@@ -214,13 +214,13 @@ func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 			_, err := offsite.Save(t.Context(), s, own, scheduled, at, iotest.ErrReader(errors.New("cut off")))
 			check.ErrText(t, err, "cut off", "save")
 		}
-		must.Do(t, errors.Join(s.Put(t.Context(), "stranger", strings.NewReader("x")), s.Put(t.Context(), own+"/19700102T000000.000Z.txt", strings.NewReader("x"))))
+		must.Do(t, errors.Join(s.Put(t.Context(), "stranger", strings.NewReader("x")), s.Put(t.Context(), own+"/19700101T000000.000Z.commons.json", strings.NewReader("x"))))
 
 		oldest := must.Get(offsite.Prune(t.Context(), s, own, 2, 6*day))(t)
 		check.Equal(t, oldest, 5*day, "creation of the oldest that stays")
 		const at = "T000000.000Z.commons"
 		check.Diff(t, names(t, s), []string{
-			own + "/19700102T000000.000Z.txt",
+			own + "/19700101T000000.000Z.commons.json",               // damaged
 			own + "/19700103" + at, own + "/19700103" + at + ".json", // by hand
 			own + "/19700106" + at, own + "/19700106" + at + ".json",
 			own + "/19700106T235959.000Z.commons.json", // by hand, may still be uploaded
@@ -232,16 +232,17 @@ func TestPruneKeepsWhatIsNotItsOwn(t *testing.T) {
 	})
 }
 
-// TestOneDamagedObjectDoesNotCount holds that a manifest alone makes no backup.
+// TestOneDamagedObjectDoesNotCount holds that a manifest alone makes no backup, and a damaged one stops none.
 func TestOneDamagedObjectDoesNotCount(t *testing.T) {
 	stores(t, func(t *testing.T, s offsite.Store) {
 		t.Helper()
 		good := must.Get(save(t, s, own, true, day))(t)
 		for i, damage := range []func(name string) error{
+			func(name string) error { return s.Put(t.Context(), name+".json", strings.NewReader(`{"createdAt":17`)) },
 			func(name string) error { return s.Delete(t.Context(), name) },
 			func(name string) error { return s.Put(t.Context(), name, strings.NewReader("short")) },
 		} {
-			m := must.Get(save(t, s, own, true, int64(i+2)*day))(t)
+			m := must.Get(save(t, s, own, true, int64(i+6)*day))(t)
 			must.Do(t, damage(m.Name))
 		}
 		_, err := offsite.Save(t.Context(), s, own, true, 4*day, strings.NewReader("no backup"))
