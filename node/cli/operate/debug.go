@@ -30,7 +30,7 @@ type debugCommand struct {
 
 func (c *debugCommand) Help() string {
 	return "The bundle holds status, configuration, metrics, the newest lines of the log and profiles of every node that answers, and " +
-		missingFile + " with what could not be collected. It holds no secret, no key, and nothing that clients sent, nor their addresses; it does hold the addresses of nodes."
+		missingFile + " with what could not be collected. It holds no secret, no key, no text and no address of clients; it does hold the addresses of nodes and, in the log, names of agents and hosts of receivers."
 }
 
 type debugReport struct {
