@@ -168,7 +168,7 @@ func TestClearingFails(t *testing.T) {
 	}
 }
 
-// TestJournalOfItsLog: a log takes no frame of another one's journal, and misses its own.
+// TestJournalOfItsLog: a log takes no frame of another one's journal, and misses its own, or a part.
 func TestJournalOfItsLog(t *testing.T) {
 	path := killed(t, 2)
 	must.Do(t, os.Remove(path))
@@ -178,8 +178,10 @@ func TestJournalOfItsLog(t *testing.T) {
 	must.Do(t, s.Close())
 	for i := range 2 {
 		copied := filepath.Join(t.TempDir(), "raft.db")
-		must.Do(t, errors.Join(copyFiles(s.path, copied), os.Remove(journalPath(copied, i))))
-		check.Err(t, check.Last(Open(Options{Path: copied, Existing: true})), ErrCorrupt, "opened without file %d", i)
+		must.Do(t, errors.Join(copyFiles(s.path, copied), os.Truncate(journalPath(copied, i), smallJournal-1)))
+		check.Err(t, check.Last(Open(Options{Path: copied, Existing: true, JournalBytes: smallJournal})), ErrCorrupt, "opened with a part of file %d", i)
+		must.Do(t, os.Remove(journalPath(copied, i)))
+		check.Err(t, check.Last(Open(Options{Path: copied, Existing: true, JournalBytes: smallJournal})), ErrCorrupt, "opened without file %d", i)
 	}
 }
 

@@ -203,7 +203,9 @@ func (s *Store) openJournal() error {
 	s.journal = j
 	err = s.replay()
 	for i := range j.files {
-		if err == nil {
+		if err == nil && !made && j.size[i] < s.journalBytes {
+			err = &CorruptError{Path: s.path, Err: fmt.Errorf("%s has only %d bytes", journalPath(s.path, i), j.size[i])}
+		} else if err == nil {
 			err = j.grow(i, s.journalBytes, s.clearing)
 		}
 	}
