@@ -225,8 +225,8 @@ func (j *journal) grow(i int, size int64, around func(func() error) error) error
 	if err == nil {
 		err = around(j.files[i].Sync)
 	}
-	if err != nil {
-		return err
+	if err != nil { // on a full disk others need the space
+		return errors.Join(err, j.files[i].Truncate(j.size[i]))
 	}
 	j.size[i] = size
 	return nil

@@ -200,10 +200,13 @@ func TestLargeAppend(t *testing.T) {
 }
 
 // TestFilesThatGrow: the journal takes many times its size, its files grow, and each is filed
-// and cleared before it is used again.
+// and cleared before it is used again. A file that finds no space to grow takes none from others.
 func TestFilesThatGrow(t *testing.T) {
 	s := open(t, Options{})
 	const n = 3000
+	full := func(step func() error) error { return errors.Join(step(), syscall.ENOSPC) }
+	check.Err(t, s.journal.grow(1, 9*smallJournal, full), syscall.ENOSPC, "growing on a full disk")
+	check.Equal(t, must.Get(os.Stat(journalPath(s.path, 1)))(t).Size(), smallJournal, "bytes of the file")
 	for i := uint64(1); i <= n; i++ {
 		mustStore(t, s, entries(i, i, 1, 300))
 	}
