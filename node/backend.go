@@ -91,10 +91,16 @@ func (b *backend) WatchJobs() (wake <-chan struct{}, pass, stop func()) { return
 
 func (b *backend) WatchEvents() (wake <-chan struct{}, stop func()) { return b.machine.WatchEvents() }
 func (b *backend) Joined() <-chan struct{}                          { return b.dataKey.Known() }
-func (b *backend) CaughtUp() <-chan struct{}                        { return b.caughtUp }
 func (b *backend) StaleFor() time.Duration                          { return b.health.StaleFor() }
 func (b *backend) NodeName() string                                 { return b.identity.NodeName }
 func (b *backend) Process() string                                  { return b.process }
+
+func (b *backend) CaughtUp() <-chan struct{} {
+	if b.members.Outside() { // no leader tells it what is purged
+		return nil
+	}
+	return b.caughtUp
+}
 
 func (b *backend) Status() op.Status {
 	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })

@@ -45,8 +45,8 @@ type Backend interface {
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}
-	// CaughtUp returns a channel that is closed when this node has applied everything
-	// that was acknowledged before its start. Until then it may hold purged entries.
+	// CaughtUp returns a channel that is closed when this node has applied everything that was
+	// acknowledged before its start. Until then, and once it is removed, it may hold purged entries.
 	CaughtUp() <-chan struct{}
 	// StaleFor returns for how long this node has not heard from the leader, or has
 	// been behind the leader's applied index; zero on the leader itself.
