@@ -97,7 +97,7 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 		return c.failed(err)
 	}
 	known := backup.PurgeList{ClusterID: info.ClusterID, CreatedAt: info.Time, Index: info.Index} // by the backup itself
-	newer := at.Purged.CreatedAt > 0 || c.PurgedFrom != "" || other.After(&own) && other.After(&known)
+	newer := at.Purged.After(&known) || c.PurgedFrom != "" || other.After(&own) && other.After(&known)
 	for _, list := range []backup.PurgeList{own, other} {
 		if list.After(&at.Purged) {
 			at.Purged = list

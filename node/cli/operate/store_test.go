@@ -41,10 +41,12 @@ func TestRestoreAmongTwoClusters(t *testing.T) {
 	for _, args := range [][]string{{"snapshot", "inspect", address}, {"snapshot", "restore", "--check", address}, append(restore, "--yes")} {
 		code, out, stderr := execute(t, args...)
 		check.Equal(t, code, cli.ExitOK, "exit code of %q, %s", args, stderr)
-		if strings.Contains(out, former) || !strings.Contains(stderr, other.Name) {
-			t.Errorf("%q: %s%s; want another cluster than %s, and a note of both", args, out, stderr, former)
-		}
+		check.Lacks(t, out, former, "%q: the cluster", args)
+		check.Contains(t, stderr, other.Name, "%q: the note of both", args)
 	}
+	list := must.Get(filepath.Glob(dir + "/*/*.purged.json"))(t)[0]
+	must.Do(t, os.WriteFile(list, []byte(`{"clusterId":"`+filepath.Base(filepath.Dir(list))+`","createdAt":1,"index":1}`), 0o600))
+	expect(t, cli.ExitFailed, append(restore, "--yes"), "purges are known up to") // the list is older than the backup
 }
 
 // TestBackupsInAStore saves, lists, checks and restores backups in a bucket. A restore repeats
@@ -64,9 +66,7 @@ func TestBackupsInAStore(t *testing.T) {
 	}
 	run(cli.ExitFailed, "has no whole backup", append([]string{"snapshot", "restore", "--check", store}, at...)...)
 	run(cli.ExitOK, "saved and read back", append([]string{"snapshot", "save", store}, from...)...)
-	if at := lastBackup(t, c); at == "0" {
-		t.Error("the backup is not recorded")
-	}
+	check.Equal(t, lastBackup(t, c) == "0", false, "the backup is not recorded:")
 	code, out, stderr := execute(t, append([]string{"snapshot", "list", store, "--json"}, at...)...)
 	var found []offsite.Manifest
 	must.Do(t, json.Unmarshal([]byte(out), &found))
