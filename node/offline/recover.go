@@ -152,7 +152,7 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	log, err := OpenLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
-		logger.Warn("going on with the state alone", "why", lost.Err)
+		logger.Warn("going on with the state alone; no purge erases a log that is kept", "why", lost.Err, "kept", LogFile+lostSuffix+"*")
 		return o.withoutLog(identity, machine)
 	}
 	if err != nil {
