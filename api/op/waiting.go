@@ -117,7 +117,7 @@ func (c *Call) WaitReady() error {
 		return err
 	}
 	return c.waitFor(c.Env.Backend.CaughtUp(), &command.Unavailable{
-		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was down; ask another one",
+		Code: command.CodeBehind, Reason: "this node does not know yet what was erased while it was away; ask another one",
 	})
 }
 
