@@ -10,7 +10,7 @@ import (
 func TestForget(t *testing.T) {
 	t.Parallel()
 	s := New("", "")
-	all := []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages}
+	all := []*textcache.Cache{s.bodies, s.rows, s.pages}
 	for _, kept := range all {
 		kept.Put("key", "a text")
 	}

@@ -16,6 +16,7 @@ import (
 	"html/template"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,10 +49,9 @@ const (
 	perPage = 30
 	// maxPageBytes bounds one page.
 	maxPageBytes = 2 << 20
-	// keptPages, keptFrames, keptBodies and keptRows are the cache sizes for pages, the frames around
-	// their contents, rendered bodies, and rows of lists, in bytes.
+	// keptPages, keptBodies and keptRows are the cache sizes for pages, rendered bodies, and rows of
+	// lists, in bytes.
 	keptPages  = 8 << 20
-	keptFrames = 2 << 20
 	keptBodies = 8 << 20
 	keptRows   = 8 << 20
 	// pageAge is the maximum age of a cached page whose entries do not change: relative times on it
@@ -112,7 +112,6 @@ type Site struct {
 	assets   map[string]asset // by name
 	bodies   *textcache.Cache
 	rows     *textcache.Cache
-	frames   *textcache.Cache
 	pages    *textcache.Cache
 	markdown *markdown
 }
@@ -132,7 +131,7 @@ func New(operator, setup string) *Site {
 		style:    strings.TrimSpace(blanks.ReplaceAllString(comments.ReplaceAllString(styleText, ""), "\n")),
 		operator: operator, setup: setup,
 		assets: map[string]asset{},
-		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), frames: textcache.New(keptFrames), pages: textcache.New(keptPages),
+		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), pages: textcache.New(keptPages),
 		markdown: newMarkdown(),
 	}
 	sum := sha256.Sum256([]byte(s.style))
@@ -140,7 +139,7 @@ func New(operator, setup string) *Site {
 		"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	s.script = s.addAsset("script", "js", "text/javascript; charset=utf-8", scriptText)
 	s.icon = s.addAsset("icon", "svg", "image/svg+xml", iconText)
-	fixed := strings.NewReplacer("{{.Style}}", gap, "{{.From}}", gap, "{{.Content}}", gap, "{{.Script}}", s.script, "{{.Icon}}", s.icon)
+	fixed := strings.NewReplacer("{{.Style}}", s.style, "{{.From}}", gap, "{{.Script}}", s.script, "{{.Icon}}", s.icon)
 	s.layout = template.Must(template.New("layout").Parse(fixed.Replace(layoutText)))
 	return s
 }
@@ -159,7 +158,7 @@ var contentTemplates = sync.OnceValue(func() map[string]*template.Template {
 
 // Forget clears the caches of pages and texts.
 func (s *Site) Forget() {
-	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.frames, s.pages} {
+	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.pages} {
 		kept.Clear()
 	}
 }
@@ -274,37 +273,29 @@ func (s *Site) render(rt *Route, r Request) wire.Reply {
 // execute makes a page by a template of its content.
 func (s *Site) execute(p *builder, name string, status int) wire.Reply {
 	p.finish()
-	around, err := s.around(&p.frame)
+	var content, b bytes.Buffer
+	content.Grow(p.rowBytes + pageRoom)
+	err := contentTemplates()[name].ExecuteTemplate(&content, "content", &p.frame)
+	if err == nil {
+		p.frame.Content = template.HTML(content.String()) //nolint:gosec // made by a template
+		b.Grow(content.Len() + len(s.style) + pageRoom)
+		err = s.layout.Execute(&b, &p.frame)
+	}
+	if err == nil && b.Len() > maxPageBytes {
+		err = fmt.Errorf("it has %d bytes", b.Len())
+	}
 	if err != nil {
 		return broken(fmt.Errorf("page %s: %w", name, err))
 	}
-	parts := strings.Split(around, gap)
-	var b bytes.Buffer
-	b.Grow(len(around) + len(s.style) + p.rowBytes + pageRoom)
-	b.WriteString(parts[0])
-	b.WriteString(s.style)
-	b.WriteString(parts[1])
-	if p.frame.Live != "" {
-		b.WriteString(template.HTMLEscapeString(p.frame.From))
-		b.WriteString(parts[2])
-	}
-	begin := b.Len()
-	if err := contentTemplates()[name].ExecuteTemplate(&b, "content", &p.frame); err != nil {
-		return broken(fmt.Errorf("page %s: %w", name, err))
-	}
-	content := b.Bytes()[begin:]
-	b.WriteString(parts[len(parts)-1])
-	if b.Len() > maxPageBytes {
-		return broken(fmt.Errorf("page %s has %d bytes", name, b.Len()))
-	}
-	reply := wire.Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
+	before, after, _ := bytes.Cut(b.Bytes(), []byte(gap))
+	body := slices.Concat(before, []byte(template.HTMLEscapeString(p.frame.From)), after)
+	reply := wire.Reply{Status: status, ContentType: contentHTML, Body: body, Policy: s.policy, Work: p.work + len(body)}
 	if status == http.StatusOK && !p.fresh {
-		// It covers the style by the policy, and the start of the stream of events if the page is dated.
+		// It covers the start of the stream of events only if the page is dated.
 		const tagBytes = 15
 		sum := sha256.New()
-		sum.Write([]byte(s.policy))
-		sum.Write([]byte(around))
-		sum.Write(content)
+		sum.Write(before)
+		sum.Write(after)
 		if p.dated {
 			sum.Write([]byte(p.frame.From))
 		}
@@ -313,31 +304,9 @@ func (s *Site) execute(p *builder, name string, status int) wire.Reply {
 	return reply
 }
 
-// gap stands in a frame for the style, the start of the news and the content. Texts of others
-// cannot contain it: templates replace it.
+// gap stands in a page for the start of the news, and in a row for what is relative to now. Texts of
+// others cannot contain it: templates replace it.
 const gap = "\x00"
-
-// around returns the frame of a page, with gaps. It is cached by its key.
-func (s *Site) around(f *frame) (string, error) {
-	key := f.key()
-	if text, kept := s.frames.Get(key); kept {
-		return text, nil
-	}
-	var b strings.Builder
-	if err := s.layout.Execute(&b, f); err != nil {
-		return "", fmt.Errorf("make a frame: %w", err)
-	}
-	s.frames.Put(string(key), b.String())
-	return b.String(), nil
-}
-
-// key returns the cache key: every field of the layout that differs between pages.
-func (f *frame) key() (key []byte) {
-	for _, text := range []string{f.Title, f.Nav, f.Description, f.Canonical, f.JSON, f.Feed, f.Live, f.Self} {
-		key = append(append(strconv.AppendInt(key, int64(len(text)), 10), ' '), text...)
-	}
-	return strconv.AppendBool(key, f.NoIndex)
-}
 
 // Failed is the page of an Error object.
 func (s *Site) Failed(r Request, e *wire.Error) wire.Reply {
@@ -401,7 +370,8 @@ type frame struct {
 	// has no live updates.
 	Live, From string
 	NoIndex    bool
-	Body       any
+	Body       any           // for the template of the content
+	Content    template.HTML // for the layout
 
 	Operator string // who runs this place, in words
 	Self     string // the page's own path and query

@@ -1,11 +1,8 @@
 package page
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,40 +73,15 @@ func TestDoubtIsKey(t *testing.T) {
 	}
 }
 
-// TestFrameKey holds that a frame is cached by all that differs between pages.
-func TestFrameKey(t *testing.T) {
-	t.Parallel()
-	same := []string{"From", "Body", "Operator", "now"} // not in the layout, or of the node
-	keys := map[string]string{string((&frame{}).key()): "the empty frame"}
-	for field := range reflect.TypeFor[frame]().Fields() {
-		var f frame
-		switch value := reflect.ValueOf(&f).Elem().FieldByIndex(field.Index); {
-		case slices.Contains(same, field.Name):
-			continue
-		case value.Kind() == reflect.Bool:
-			value.SetBool(true)
-		default:
-			value.SetString("x")
-		}
-		key := string(f.key())
-		if of, used := keys[key]; used {
-			t.Errorf("%s has the key of %s", field.Name, of)
-		}
-		keys[key] = field.Name
-	}
-	if a, b := (&frame{Title: "a ", Nav: "b"}).key(), (&frame{Title: "a", Nav: " b"}).key(); bytes.Equal(a, b) {
-		t.Errorf("two frames have the key %q", a)
-	}
-}
-
-// TestGaps holds that texts of others leave the gaps of a frame and the marks of a row alone.
+// TestGaps holds that texts of others leave the gap of a page and the marks of a row alone.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	s := New("", "")
 	const text = gap + "a1" + gap + "&"
-	for live, gaps := range map[string]int{"": 2, text: 3} {
-		f := &frame{Title: text, Nav: text, Description: text, Canonical: text, JSON: text, Feed: text, Live: live, Self: text}
-		check.Equal(t, strings.Count(must.Get(s.around(f))(t), gap), gaps, "gaps with news of %q", live)
+	for live, gaps := range map[string]int{"": 0, text: 1} {
+		var b strings.Builder
+		must.Do(t, s.layout.Execute(&b, &frame{Title: text, Nav: text, Description: text, Canonical: text, JSON: text, Feed: text, Live: live, Self: text}))
+		check.Equal(t, strings.Count(b.String(), gap), gaps, "gaps with news of %q", live)
 	}
 	raw := must.Get(json.Marshal(map[string]any{"id": "e1", "title": text, "body": text, "agent": text, "channel": text, "tags": []string{text}, "claimedBy": text, "supersedes": text, "relation": "reply", "hidden": nil}))(t)
 	for _, form := range []rowForm{inAll, inBrief, inThreads} {
