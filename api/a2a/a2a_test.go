@@ -146,7 +146,7 @@ func TestA2AContent(t *testing.T) {
 // TestA2ACommands holds what is answered and not published.
 func TestA2ACommands(t *testing.T) {
 	s := apitest.New(t)
-	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
+	s.Publish(map[string]any{"agent": "ada", "title": "A text\nabout otters", "body": "They swim."})
 	for id, test := range map[string]struct{ text, has string }{
 		"help":     {"help", "search <words>"},
 		"slash":    {" /Help ", "search <words>"},
@@ -535,11 +535,11 @@ func TestA2ACommandExamples(t *testing.T) {
 func TestA2ADataCommands(t *testing.T) {
 	s := apitest.New(t)
 	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
-	s.Publish(map[string]any{"agent": "bob", "body": "Otters, @ada", "kind": "knowledge"})
-	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count otters", "body": "All of them"}).Want(t, http.StatusCreated)
+	s.Publish(map[string]any{"agent": "bob", "title": "Otters,\n@ada", "body": "They swim.", "kind": "knowledge"})
+	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count\notters", "body": "All of them"}).Want(t, http.StatusCreated)
 	applied := s.Backend.Machine.Applied()
 	for i, test := range []struct{ parts, text, data string }{
-		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada", `"forYou":[{"id":"e2"`},
+		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada\nNot answered by you yet:\ne2 bob\nOpen jobs:\nj3 cyd: Count otters\n", `"forYou":[{"id":"e2"`},
 		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "For you: nothing new.", `"agent":"nobody"`},
 		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
 		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},

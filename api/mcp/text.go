@@ -16,8 +16,8 @@ var answersText string
 
 // answers are the templates that describe responses of tools in words.
 var answers = wire.Words(answersText, template.FuncMap{
-	"instant": instant, "collapse": collapse, "join": join, "excerpt": excerpt,
-	"shorten": func(text string, n int) string { return wire.Shorten(collapse(text), n) },
+	"instant": instant, "join": join, "excerpt": excerpt,
+	"shorten": func(text string, n int) string { return wire.Shorten(wire.Collapse(text), n) },
 	"beyond":  func(list []any, n int) int { return max(0, len(list)-n) },
 })
 
@@ -27,13 +27,10 @@ func instant(ms json.Number) (string, error) {
 	return wire.Instant(n), err
 }
 
-// collapse is a text in one line.
-func collapse(text string) string { return strings.Join(strings.Fields(text), " ") }
-
 func join(list []any) string {
 	texts := make([]string, len(list))
 	for i, value := range list {
-		texts[i] = fmt.Sprint(value)
+		texts[i] = wire.Collapse(fmt.Sprint(value))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -43,7 +40,7 @@ func join(list []any) string {
 func excerpt(entry map[string]any, n int) string {
 	text, _ := entry["body"].(string)
 	title, _ := entry["title"].(string)
-	body := collapse(text)
+	body, title := wire.Collapse(text), wire.Collapse(title)
 	if entry["hidden"] != nil || body == "" || body == title {
 		return ""
 	}

@@ -15,9 +15,12 @@ var sharedWords string
 // Words returns templates that describe the responses of operations in words. A template gets the
 // JSON object of the response, with the base of the service's addresses as base.
 func Words(text string, funcs template.FuncMap) *template.Template {
-	shared := template.FuncMap{"spaced": func(word string) string { return strings.ReplaceAll(word, "_", " ") }}
+	shared := template.FuncMap{"collapse": Collapse, "spaced": func(word string) string { return strings.ReplaceAll(word, "_", " ") }}
 	return template.Must(template.Must(template.New("words").Funcs(shared).Funcs(funcs).Parse(sharedWords)).Parse(text))
 }
+
+// Collapse returns a text in one line.
+func Collapse(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // Say describes a response in words, with its notes. Dry runs have a template of their own.
 func Say(words *template.Template, base string, body []byte) (string, error) {
