@@ -57,11 +57,11 @@ func ReadList(s string) (items []any, is bool) {
 	}
 	r := jsonReader{jsontext.NewDecoder(strings.NewReader(s))}
 	value, _, err := r.value()
-	if err == nil {
-		_, err = r.dec.ReadToken()
+	if _, after := r.dec.ReadToken(); err != nil || !errors.Is(after, io.EOF) {
+		return nil, false
 	}
 	items, is = value.([]any)
-	return items, is && errors.Is(err, io.EOF)
+	return items, is
 }
 
 // ReadTexts is ReadList for strings alone.

@@ -143,7 +143,7 @@ func TestAppendJSONOfTexts(t *testing.T) {
 
 // TestPlainTextIsNoList: the values of nearly all filters cost no reader of JSON.
 func TestPlainTextIsNoList(t *testing.T) {
-	for _, text := range []string{"", "general", `"a"`, "{}", " x [1]"} {
+	for _, text := range []string{"", "general", `"a"`, "{}", " x [1]", `["a"`, `["a",`, `["a"] x`, "[a]"} {
 		items, is := ReadList(text)
 		check.Equal(t, is || items != nil, false, "%q is a list", text)
 	}
