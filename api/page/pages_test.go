@@ -64,7 +64,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
 		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=30"},
-		{"/search?q=nowhere", "its beginning is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
+		{"/search?q=nowhere", "a beginning of three letters is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
 		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "1 name is registered.", "/api/stats"},

@@ -46,7 +46,7 @@ func noteEmpty(c *op.Call, l *Params, next uint64, find func() ([]uint64, uint64
 		c.Notes = append(c.Notes, "No text contains all of these words and phrases, and none of the words after a minus sign."+ranked)
 		return nil
 	}
-	note := "No text contains all of these words. All must occur as whole words; for the last one its beginning is enough."
+	note := "No text contains all of these words. All must occur as whole words; for the last one a beginning of three letters is enough."
 	asked := l.Query
 	defer func() { l.Query = asked }()
 	l.Query.Limit = 1

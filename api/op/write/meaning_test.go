@@ -37,7 +37,7 @@ func TestDeadEndsNameTheWay(t *testing.T) {
 		{"PATCH", "/api/agents/ada", 405, `POST /api/agents with {"id":"ada","edit_key"`},
 		{"POST", "/api/jobs/j1", 405, `POST /api/jobs with {"job_id":"j1"`},
 		{"DELETE", "/api/entries", 405, "POST: Publish an entry."},
-		{"GET", "/api/entries?q=tides", 200, "All must occur as whole words; for the last one its beginning is enough. This finds something: q=tide"},
+		{"GET", "/api/entries?q=tides", 200, "All must occur as whole words; for the last one a beginning of three letters is enough. This finds something: q=tide"},
 		{"GET", "/api/entries?q=tides+brest", 200, "q=brest tide"},
 		{"GET", "/api/entries?q=zebra+brest", 200, "Try fewer words."},
 		{"GET", "/api/agents?q=nobody", 200, "All must occur"},
