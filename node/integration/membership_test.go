@@ -123,7 +123,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 		c := newCluster(t, 3)
 		victim := c.Follower()
 		old := c.Nodes[victim]
-		c.Kill(victim)
+		c.Stop(victim)
 		heir := c.Add(1)
 		heir.Config.NodeID, heir.Config.Join = old.Config.NodeID, c.GossipAddrs()
 		c.Start(heir.Index())
