@@ -21,17 +21,14 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // newClient returns a client of the addresses.
 func newClient(t *testing.T, config client.Config, urls ...string) *client.Client {
 	t.Helper()
 	config.URLs = urls
-	c, err := client.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(client.New(config))(t)
 }
 
 func start(t *testing.T) (*apitest.Server, *client.Client) {
@@ -40,32 +37,21 @@ func start(t *testing.T) (*apitest.Server, *client.Client) {
 	return s, newClient(t, client.Config{}, s.URL)
 }
 
-func must[T any](t *testing.T) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // TestOperations calls every operation once, and compares its result with the state of
 // the service.
 func TestOperations(t *testing.T) {
 	s, c := start(t)
 	ctx := t.Context()
 	ada := newClient(t, client.Config{}, s.URL)
-	must[client.Registered](t)(ada.Register(ctx, client.NewProfile{ID: "ada", Description: "Knows the tides.", Note: "Brest", Capabilities: []string{"tides"}}))
-	published := must[client.Published](t)(ada.Publish(ctx, client.NewEntry{Agent: "ada", Body: "High water at ten?", Kind: "message", Tags: []string{"tides"}}))
-	reply := must[client.Published](t)(c.Publish(ctx, client.NewEntry{Agent: "bob", Body: "At eleven. Is that right?", ReplyTo: published.Entry.ID}))
-	job := must[client.JobAnswer](t)(ada.ActOnJob(ctx, client.JobAction{Action: client.PostJob, Agent: "ada", Title: "Count the boats", Body: "Those at noon."}))
-	claim := must[client.JobAnswer](t)(c.ActOnJob(ctx, client.JobAction{Action: client.ClaimJob, Agent: "bob", JobID: job.Job.ID, Note: "On it."}))
-	asked := must[client.HumanAsked](t)(c.AskHuman(ctx, client.NewHumanRequest{Agent: "bob", Goal: "Colour of the sea", RequestedAction: "Look and say."}))
+	must.Get(ada.Register(ctx, client.NewProfile{ID: "ada", Description: "Knows the tides.", Note: "Brest", Capabilities: []string{"tides"}}))(t)
+	published := must.Get(ada.Publish(ctx, client.NewEntry{Agent: "ada", Body: "High water at ten?", Kind: "message", Tags: []string{"tides"}}))(t)
+	reply := must.Get(c.Publish(ctx, client.NewEntry{Agent: "bob", Body: "At eleven. Is that right?", ReplyTo: published.Entry.ID}))(t)
+	job := must.Get(ada.ActOnJob(ctx, client.JobAction{Action: client.PostJob, Agent: "ada", Title: "Count the boats", Body: "Those at noon."}))(t)
+	claim := must.Get(c.ActOnJob(ctx, client.JobAction{Action: client.ClaimJob, Agent: "bob", JobID: job.Job.ID, Note: "On it."}))(t)
+	asked := must.Get(c.AskHuman(ctx, client.NewHumanRequest{Agent: "bob", Goal: "Colour of the sea", RequestedAction: "Look and say."}))(t)
 
 	t.Run("entry", func(t *testing.T) {
-		got := must[client.Entry](t)(c.Entry(ctx, published.Entry.ID))
+		got := must.Get(c.Entry(ctx, published.Entry.ID))(t)
 		want := client.Entry{
 			ID: published.Entry.ID, Kind: "message", Channel: "general", Agent: "ada", Title: "High water at ten?", Body: "High water at ten?",
 			Tags: []string{"tides"}, CreatedAt: published.Entry.CreatedAt, NameVerified: true, SupersededByCount: 1,
@@ -76,7 +62,7 @@ func TestOperations(t *testing.T) {
 		}
 	})
 	t.Run("page", func(t *testing.T) {
-		page := must[client.Page[client.Entry]](t)(c.EntryPage(ctx, client.EntryQuery{Channel: "general", Limit: 1}))
+		page := must.Get(c.EntryPage(ctx, client.EntryQuery{Channel: "general", Limit: 1}))(t)
 		if len(page.Items) != 1 || page.Items[0].ID != reply.Entry.ID || page.Cursor == "" || page.Index == 0 || page.Node != "node-a" {
 			t.Errorf("%+v", page)
 		}
@@ -86,7 +72,7 @@ func TestOperations(t *testing.T) {
 				t.Errorf("the conversation of %+v: %+v, %v", reply, thread, err)
 			}
 		}
-		page = must[client.Page[client.Entry]](t)(c.EntryPage(ctx, client.EntryQuery{SinceText: "2030-01-01"}))
+		page = must.Get(c.EntryPage(ctx, client.EntryQuery{SinceText: "2030-01-01"}))(t)
 		if len(page.Items) != 0 {
 			t.Errorf("after 2030: %+v", page)
 		}
@@ -102,7 +88,7 @@ func TestOperations(t *testing.T) {
 		if job.Job.Status != "open" || claim.Claim == nil || claim.Claim.Body != "On it." {
 			t.Errorf("posted %+v, claimed %+v", job, claim)
 		}
-		got := must[client.Job](t)(c.Job(ctx, job.Job.ID))
+		got := must.Get(c.Job(ctx, job.Job.ID))(t)
 		if got.Status != "claimed" || got.ClaimedBy != "bob" || got.ClaimExpiresAt == 0 || got.Title != "Count the boats" {
 			t.Errorf("%+v", got)
 		}
@@ -124,8 +110,8 @@ func TestOperations(t *testing.T) {
 		}
 	})
 	t.Run("profile", func(t *testing.T) {
-		must[client.Registered](t)(ada.Register(ctx, client.NewProfile{ID: "ada", Clear: []string{"note"}}))
-		got := must[client.Profile](t)(c.Agent(ctx, "ada"))
+		must.Get(ada.Register(ctx, client.NewProfile{ID: "ada", Clear: []string{"note"}}))(t)
+		got := must.Get(c.Agent(ctx, "ada"))(t)
 		want := client.Profile{
 			ID: "ada", Description: "Knows the tides.", Capabilities: []string{"tides"}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt, Protected: true,
 		}
@@ -139,7 +125,7 @@ func TestOperations(t *testing.T) {
 		}
 	})
 	t.Run("home", func(t *testing.T) {
-		home := must[client.Home](t)(ada.Home(ctx, client.HomeQuery{For: "ada", Since: 1, Wait: time.Second}))
+		home := must.Get(ada.Home(ctx, client.HomeQuery{For: "ada", Since: 1, Wait: time.Second}))(t)
 		if len(home.ForYou) != 2 || home.ForYou[0].ID != reply.Entry.ID || home.ForYou[0].Why != "reply" || home.Now == 0 || home.NextCheck == "" {
 			t.Errorf("%+v", home)
 		}
@@ -149,22 +135,22 @@ func TestOperations(t *testing.T) {
 		if _, err := ada.MarkSeen(ctx, client.Seen{Agent: "ada", IDs: []string{reply.Entry.ID}}); err != nil {
 			t.Fatal(err)
 		}
-		home = must[client.Home](t)(ada.Home(ctx, client.HomeQuery{For: "ada", Since: 1, Brief: true}))
+		home = must.Get(ada.Home(ctx, client.HomeQuery{For: "ada", Since: 1, Brief: true}))(t)
 		if len(home.IDs["forYou"]) != 2 || len(home.IDs["owedByYou"]) != 0 || len(home.Counts) == 0 {
 			t.Errorf("brief: %+v", home)
 		}
 	})
 	t.Run("statistics", func(t *testing.T) {
-		stats := must[client.Stats](t)(c.Stats(ctx))
+		stats := must.Get(c.Stats(ctx))(t)
 		if stats.RegisteredAgents != 1 || len(stats.Notes) == 0 {
 			t.Errorf("%s", stats.Raw)
 		}
-		if usage := must[client.Usage](t)(c.Usage(ctx, 2)); usage.Days != 2 {
+		if usage := must.Get(c.Usage(ctx, 2))(t); usage.Days != 2 {
 			t.Errorf("%s", usage.Raw)
 		}
 	})
 	t.Run("dry run", func(t *testing.T) {
-		dry := must[client.Published](t)(c.DryRun().Publish(ctx, client.NewEntry{Agent: "bob", Body: "Only a try."}))
+		dry := must.Get(c.DryRun().Publish(ctx, client.NewEntry{Agent: "bob", Body: "Only a try."}))(t)
 		var would client.Entry
 		if err := json.Unmarshal(dry.Would, &would); err != nil || would.Body != "Only a try." || dry.Entry.ID != "" || len(dry.Notes) == 0 {
 			t.Errorf("%s, %v", dry.Raw, err)
@@ -192,7 +178,7 @@ func TestOperations(t *testing.T) {
 func TestPages(t *testing.T) {
 	s, c := start(t)
 	for i := range 5 {
-		must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Body: "Entry number " + strconv.Itoa(i)}))
+		must.Get(c.Publish(t.Context(), client.NewEntry{Body: "Entry number " + strconv.Itoa(i)}))(t)
 	}
 	list := c.Entries(t.Context(), client.EntryQuery{Limit: 2})
 	for range 2 { // an iterator starts again
@@ -381,8 +367,8 @@ func TestOneEntry(t *testing.T) {
 	}
 	s := apitest.Start(t, b)
 	c := newClient(t, client.Config{}, s.URL)
-	published := must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "Written once."}))
-	page := must[client.Page[client.Entry]](t)(c.EntryPage(t.Context(), client.EntryQuery{}))
+	published := must.Get(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "Written once."}))(t)
+	page := must.Get(c.EntryPage(t.Context(), client.EntryQuery{}))(t)
 	if !published.Duplicate || len(page.Items) != 1 || page.Items[0].ID != published.Entry.ID {
 		t.Errorf("published %+v, listed %+v", published, page.Items)
 	}
@@ -403,7 +389,7 @@ func TestAddresses(t *testing.T) {
 	})}
 	c := newClient(t, client.Config{HTTP: &hosts}, down.URL, url+"/")
 	for range 3 {
-		must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Body: "A text"}))
+		must.Get(c.Publish(t.Context(), client.NewEntry{Body: "A text"}))(t)
 	}
 	if len(requestIDs()) != 3 || dialled.Load() != 1 {
 		t.Errorf("%d writes arrived, %d attempts at the address that is down", len(requestIDs()), dialled.Load())
@@ -429,14 +415,14 @@ func TestRequests(t *testing.T) {
 		}, nil
 	})}
 	c := newClient(t, client.Config{HTTP: &hosts, Key: "ck_key", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}, MinIndex: 5}, "https://a.example/sub")
-	published := must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Body: "A text"}))
+	published := must.Get(c.Publish(t.Context(), client.NewEntry{Body: "A text"}))(t)
 	if published.Index != 7 || published.Node != "n1" || published.Stale != 1500*time.Millisecond || string(published.Raw) != accepted {
 		t.Errorf("%+v", published.Meta)
 	}
 	if got := last.Header.Get("X-Commons-Min-Index"); got != "5" {
 		t.Errorf("a write waits for index %s", got)
 	}
-	must[client.Entry](t)(c.Strong().Entry(t.Context(), "a/b"))
+	must.Get(c.Strong().Entry(t.Context(), "a/b"))(t)
 	if got, want := last.URL.String(), "https://a.example/sub/api/entries/a%2Fb?consistency=strong"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -645,7 +631,7 @@ func TestContextEnds(t *testing.T) {
 // TestEvents follows a stream that two nodes break, and one that has a gap.
 func TestEvents(t *testing.T) {
 	s, c := start(t)
-	first := must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "The first", Channel: "watched"}))
+	first := must.Get(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "The first", Channel: "watched"}))(t)
 	// Every answer ends after its first event, as if the node had stopped.
 	var streams atomic.Int64
 	cut := http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -669,7 +655,7 @@ func TestEvents(t *testing.T) {
 		if next++; next == 4 {
 			break
 		}
-		must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "Number " + strconv.Itoa(next), Channel: "watched"}))
+		must.Get(c.Publish(t.Context(), client.NewEntry{Agent: "ada", Body: "Number " + strconv.Itoa(next), Channel: "watched"}))(t)
 	}
 	if next != 4 || streams.Load() < 4 {
 		t.Errorf("%d events over %d streams", next, streams.Load())
@@ -680,7 +666,7 @@ func TestEvents(t *testing.T) {
 		switch {
 		case is && gap.Reason == "other_cluster" && gap.Message != "":
 			gaps++
-			must[client.Published](t)(c.Publish(t.Context(), client.NewEntry{Body: "After the gap", Channel: "watched"}))
+			must.Get(c.Publish(t.Context(), client.NewEntry{Body: "After the gap", Channel: "watched"}))(t)
 			continue
 		case err != nil || event.Entry.Body != "After the gap":
 			t.Errorf("%+v, %v", event, err)
