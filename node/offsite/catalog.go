@@ -74,7 +74,8 @@ func Save(ctx context.Context, s Store, clusterID string, scheduled bool, at int
 	}
 	m.Complete, m.CreatedAt, m.Bytes = true, report.CreatedAt, report.FileBytes
 	m.Entries, m.Index, m.SealedUnder = report.Entries, report.Index, report.SealedUnder
-	return m, m.write(ctx, s)
+	err = m.write(ctx, s)
+	return m, err
 }
 
 func (m *Manifest) write(ctx context.Context, s Store) error {
