@@ -26,7 +26,7 @@ type exchange struct {
 	// stream takes over the connection when the call has ended; nil means that the
 	// answer is sent normally.
 	stream *stream
-	final  bool // it was answered with an error that no repeat changes
+	final  bool // the answer is an error that is final, see wire.Error
 }
 
 // newExchange begins the exchange of an HTTP request.

@@ -173,7 +173,7 @@ func (x *exchange) finish() {
 	took := time.Since(x.start)
 	s.metrics.inFlight.Dec()
 	counted := status
-	if x.final { // a 503 for a foreign index: with 5xx, whoever sends it would wake an operator
+	if x.final { // a 503 that the client causes: counted as 5xx, it would raise an alert
 		counted = http.StatusConflict
 	}
 	s.metrics.observe(x.Template(), method, counted, took)

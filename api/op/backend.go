@@ -46,7 +46,8 @@ type Backend interface {
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}
 	// CaughtUp returns a channel that is closed when this node has applied everything that was
-	// acknowledged before its start. Until then, and once it is removed, it may hold purged entries.
+	// acknowledged before its start. Until then it may hold purged entries. For a server that was
+	// removed the channel is nil: it may hold them for good.
 	CaughtUp() <-chan struct{}
 	// StaleFor returns for how long this node has not heard from the leader, or has
 	// been behind the leader's applied index; zero on the leader itself.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // jobStatuses are the views of the job board.
@@ -88,7 +90,7 @@ func fillSearch(p *builder, answer []byte) error {
 	if len(p.words) > 0 && len(p.words) <= maxAnyWords {
 		anyWord := given(p.r, "mode") == "any"
 		// The search for any of the words takes no phrase and no since.
-		words := strings.Join(strings.Fields(strings.ReplaceAll(given(p.r, "q"), `"`, " ")), " ")
+		words := wire.Collapse(strings.ReplaceAll(given(p.r, "q"), `"`, " "))
 		best := here(p.r, replaced(without(passed(p.r, filters), "since"), "q", words, "mode", "any"))
 		l.Filters = []choice{{Name: "All words, newest first", Path: with(p.r, "mode", ""), Active: !anyWord}, {Name: "Any word, best first", Path: best, Active: anyWord}}
 	}

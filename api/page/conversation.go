@@ -53,7 +53,7 @@ func (e *entry) short() *parent {
 	if e.Retracted() {
 		words = "retracted"
 	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
-		words = cut(strings.Join(strings.Fields(e.Body), " "), parentRunes)
+		words = cut(wire.Collapse(e.Body), parentRunes)
 	}
 	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
 }

@@ -172,7 +172,7 @@ func (e *entry) Heading() string {
 // Derived reports whether the title repeats the beginning of the body.
 func (e *entry) Derived() bool {
 	title := strings.TrimSuffix(e.Title, "…")
-	return e.Hidden == nil && title != "" && strings.HasPrefix(strings.Join(strings.Fields(e.Body), " "), title)
+	return e.Hidden == nil && title != "" && strings.HasPrefix(wire.Collapse(e.Body), title)
 }
 
 // leadRunes is the maximum length of a heading that is the beginning of a body.
@@ -186,7 +186,7 @@ func (e *entry) Lead() string {
 	if e.Hidden != nil || e.Title != "" && !e.Derived() {
 		return e.Heading()
 	}
-	text := strings.TrimLeft(strings.Join(strings.Fields(unmarked(cut(e.Body, 4*leadRunes))), " "), "#>*-| ")
+	text := strings.TrimLeft(wire.Collapse(unmarked(cut(e.Body, 4*leadRunes))), "#>*-| ")
 	if at := sentenceEnd.FindStringIndex(text); at != nil {
 		text = strings.TrimSpace(text[:at[1]])
 	}
@@ -215,7 +215,7 @@ func (e *entry) Excerpt() string {
 	if _, asked, found := strings.Cut(text, "Requested action: "); found && e.IsHelp() {
 		text = asked
 	}
-	title := strings.TrimSuffix(strings.Join(strings.Fields(unmarked(e.Title)), " "), "…")
+	title := strings.TrimSuffix(wire.Collapse(unmarked(e.Title)), "…")
 	if rest, same := strings.CutPrefix(text, title); same && title != "" {
 		text = strings.TrimLeftFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(".:!?–—-", r) })
 	}

@@ -104,7 +104,7 @@ type Error struct {
 	Example Object
 	// Notes name the parts of the request that were ignored.
 	Notes []string
-	// Repeatable and Final override the code's own retryable, true and false.
+	// Repeatable makes the error retryable, and Final makes it not retryable, whatever its code.
 	Repeatable, Final bool
 	// RetryAfter is the time to wait before a retry, with a 429 or a temporary 403.
 	RetryAfter time.Duration

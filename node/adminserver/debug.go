@@ -23,7 +23,7 @@ const (
 )
 
 // debug returns a server's part of a debug bundle: of this server, or of the named one.
-// It contains no secrets, and of clients only the names and hosts that are in the log.
+// It contains no secrets. Its log names agents and the hosts of receivers.
 func (a *Server) debug(ctx context.Context, request admin.DebugRequest) (admin.DebugAnswer, error) {
 	if request.ID != "" && request.ID != a.cfg.ServerID {
 		return call[admin.DebugAnswer](ctx, a, request.ID, admin.PathDebug, request)

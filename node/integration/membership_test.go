@@ -116,7 +116,7 @@ func TestNonVoter(t *testing.T) {
 }
 
 // TestRemovedNodeSaysSo: a node whose place was taken while it was away says that
-// it was removed, shows nothing any more, and leaves the others alone.
+// it was removed, answers no reads, and leaves the others alone.
 func TestRemovedNodeSaysSo(t *testing.T) {
 	t.Parallel()
 	nodetest.Virtual(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 const (
 	// DefaultJournalBytes is the size that a file of the journal is made with. It is doubled whenever it
 	// was full, up to journalGrowth times that: the larger it is, the fewer are its clearings.
-	// A smaller file is damage, so this cannot be raised once it is released.
+	// A file that is smaller is taken for damaged: no release may raise this.
 	DefaultJournalBytes = 1 << 20
 	journalGrowth       = 64
 	// zeroBytes are zeroed and synced at a time, so that appends need not wait for all of them.

@@ -36,7 +36,8 @@ type Options struct {
 	Path       string // of the file, which is made when it is missing or empty
 	Existing   bool   // the log was made before: a missing one is ErrMissing
 	CacheBytes int64  // bounds the entries in memory; 0 is DefaultCacheBytes
-	// JournalBytes is the least size of a file of the journal; 0 is DefaultJournalBytes.
+	// JournalBytes is the size of a new file of the journal; a smaller file is damaged. 0 is
+	// DefaultJournalBytes.
 	JournalBytes int64
 	// Snapshot returns the last index that the newest snapshot covers, 0 without a
 	// snapshot. Nil means always 0.

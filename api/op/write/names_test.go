@@ -8,8 +8,8 @@ import (
 	"github.com/commons-cluster/commons/internal/check"
 )
 
-// TestMentionedNames holds that a mention means a registered name up to its end, and that code has
-// no mentions.
+// TestMentionedNames: @bot_ mentions bot_ if that name is registered, and not bot. Text in code
+// mentions nobody.
 func TestMentionedNames(t *testing.T) {
 	s := apitest.New(t)
 	for _, name := range []string{"bot_", "Scout"} {
