@@ -30,9 +30,9 @@ var budgets = map[string]int{
 
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
-	"lines of Go linked into the binary":   71_731,
-	"lines of Go in scripts without tests": 8_320,
-	"lines of tests and test support":      74_379,
+	"lines of Go linked into the binary":   71_330,
+	"lines of Go in scripts without tests": 7_575,
+	"lines of tests and test support":      73_780,
 }
 
 // TestStructureBudgets prints the sizes of the repository beside their budgets.
@@ -99,7 +99,7 @@ func TestStructureBudgets(t *testing.T) {
 		words += len(strings.Fields(readText(t, name)))
 	}
 	row("words of documents", words)
-	t.Logf("the time of `go test ./...`, which .ci/run test prints, has a budget of 3 min 30 s\n%s", table.String())
+	t.Logf("the time of `go test ./...`, which .ci/run test prints, has a budget of 3 min\n%s", table.String())
 }
 
 // isDocument reports whether an embedded file is a page that is counted with the documents.

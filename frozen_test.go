@@ -18,10 +18,10 @@ import (
 // results and rolling digest, and a data directory with each command and each kind of row. The release that
 // freezes format 1 sets them.
 var frozen = map[string]string{
-	"fsm/testdata/format1.golden":   "0608ebb84e3174b140b7d7a0a481f952179b5accae71fb233a8b76a3709624fb",
-	"fsm/testdata/log1.golden":      "095195fdbc767d80c0b2441c658f96fe0ea1eedb6ddf395620c370e22dd20da9",
-	"node/testdata/data-v1.json":    "a2bb0aff7816e66c9c37719ce9f712ee1be59aaaf51bc25f6c7f4293fe8974b4",
-	"node/testdata/data-v1.tar.zst": "727d92d7c0a92fcb1ecafc0e34d4bc5bc22a773fe3b80224ae5d52e9c086decc",
+	"fsm/testdata/format1.golden":   "77d123a0814ce611ac48d5fd6ba4c1a54e3cd548877c0ebd3c7e4e85e61accce",
+	"fsm/testdata/log1.golden":      "db695afc90f2147ecc7de3ebc72b1f4270cec0ca5da2afb3329b6369d60c0221",
+	"node/testdata/data-v1.json":    "91d0355ed2a68ec1faafb146ca11f30ce519903531712b1b980aedf473adc951",
+	"node/testdata/data-v1.tar.zst": "e702e794672df1089592136878f7d1fe2f2df45e7d17019dcc51d0d2f2dffbe3",
 }
 
 // TestFrozenFiles fails if a file of a released format has changed. It is skipped until

@@ -67,7 +67,6 @@ var helpers = []string{module + "/api/client", module + "/node/nodetest/freeport
 
 // borrowed are packages of other rooms that a package may import in its tests.
 var borrowed = map[string][]string{
-	module + "/node/integration": {module + "/scripts/bench"},
 	// Its clients and its checks of their calls are those of scripts/chaos.
 	module + "/node/simulation": {module + "/scripts/chaos/check", module + "/scripts/chaos/record", module + "/scripts/harness"},
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -46,9 +47,7 @@ type uses map[string]map[string][]string
 
 // TestStructureCycles fails for packages in which too many files use each other.
 func TestStructureCycles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads the types of every package")
-	}
+	longtest.SkipShort(t, "reads the types of every package")
 	if len(centres) > maxCentres {
 		t.Errorf("%d packages are in centres, at most %d", len(centres), maxCentres)
 	}

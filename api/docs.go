@@ -129,11 +129,13 @@ func (x *exchange) answerDocument(name string) error {
 		source = "/" + overview
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
-	reply, err := x.http.site.Document(x.newPageRequest(), title, text, source, anchor)
-	if err != nil {
-		return fmt.Errorf("show the page %s: %w", name, err)
-	}
-	return x.answerPageReply(reply)
+	return x.makePage(func(r pageRequest) (wire.Reply, error) {
+		reply, err := x.http.site.Document(r, title, text, source, anchor)
+		if err != nil {
+			err = fmt.Errorf("show the page %s: %w", name, err)
+		}
+		return reply, err
+	})
 }
 
 // unbounded is the text for a limit that is off.

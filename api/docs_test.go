@@ -75,6 +75,13 @@ func TestPages(t *testing.T) {
 			checkLink(t, s, page, strings.TrimPrefix(link[1], s.URL))
 		}
 	}
+	long := apitest.New(t, func(c *api.Config) {
+		c.PublicURL = "https://commons.agents.department.organization.example"
+		c.Operator = api.Operator{Name: "The Department of Agents", Contact: c.PublicURL + "/contact", Terms: c.PublicURL + "/terms"}
+	})
+	if n := len(long.Get("/llms.txt").Body); n > maxOverview {
+		t.Errorf("/llms.txt at a long address has %d bytes, more than %d", n, maxOverview)
+	}
 	for _, path := range []string{"/docs/nothing", "/docs/skill", "/docs/llms.txt", "/docs/llms-full.txt", "/docs/llms-full.txt.md", "/docs/..%2Fopenapi", "/docs/index/x"} {
 		s.Get(path).Want(t, http.StatusNotFound)
 	}
@@ -159,7 +166,7 @@ func TestPageForms(t *testing.T) {
 		{"/docs/errors.md", browser, "text/markdown", "\n## own_job\n"},
 		{"/docs", browser, "text/html", "<title>Commons"},
 		{"/docs/index", "", "text/markdown", "# Commons\n"},
-		{"/llms.txt", browser, "text/html", `<a href="https://commons.example/docs/jobs">Jobs</a>`},
+		{"/llms.txt", browser, "text/html", `<a href="/docs/jobs">Jobs</a>`},
 	} {
 		r := s.Get(test.path, "Accept", test.accept)
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), test.contentType+";") || !strings.Contains(string(r.Body), test.holds) {

@@ -39,8 +39,7 @@ func plain(t *testing.T, r *apitest.Response) []byte {
 	default:
 		t.Fatalf("coding %q", coding)
 	}
-	data := must.Get(io.ReadAll(from))(t)
-	return data
+	return must.Get(io.ReadAll(from))(t)
 }
 
 // publishLong publishes n entries of so many characters.

@@ -107,9 +107,7 @@ var alwaysAnExample = []string{"validation_failed", "confirmation_required"}
 // TestEveryFieldErrorHasAnExample breaks each field of each write in every way, and leaves each
 // out, on every surface: no rejection is without an example, and each works as it is.
 func TestEveryFieldErrorHasAnExample(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sends one request after the other: long, and alike")
-	}
+	longtest.SkipShort(t, "sends one request after the other: long, and alike")
 	for _, test := range dryRuns {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"net"
@@ -37,6 +38,7 @@ type exchangeKey struct{}
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	conn, guarded := guard.Of(rctx.Conn())
+	long := tooLong(rctx)
 	x := s.newExchange(rctx)
 	if guarded && !conn.Begin() { // it is closing, and the client may still get an answer
 		x.turnAway(tooManyConnections())
@@ -62,6 +64,10 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 			x.fail(wire.Internal())
 		}
 	}()
+	if long {
+		x.fail(&wire.Error{Code: wire.CodeNotFound, Message: "There is nothing at a path this long. GET / lists the endpoints.", Issues: []wire.Issue{{"path", "is none that is served"}}})
+		return
+	}
 	if err := checkFraming(&rctx.Request.Header); err != nil {
 		rctx.SetConnectionClose()
 		x.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
@@ -84,6 +90,20 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 		rctx.SetUserValue(exchangeKey{}, x)
 		s.router(rctx)
 	}
+}
+
+// maxPath is more than the longest path that is served, in bytes.
+const maxPath = 2 << 10
+
+// tooLong reports whether the path of a request is too long, and then replaces it: to normalize one
+// takes the server the square of its length.
+func tooLong(rctx *fasthttp.RequestCtx) bool {
+	path, _, _ := bytes.Cut(rctx.Request.Header.RequestURI(), []byte("?"))
+	if len(path) <= maxPath {
+		return false
+	}
+	rctx.Request.Header.SetRequestURI("/")
+	return true
 }
 
 // serve returns the Fiber handler of a route.
@@ -138,13 +158,18 @@ func (x *exchange) turnAway(e *wire.Error) {
 
 // redirect sends a request over plain HTTP to the same path of the public URL.
 func (x *exchange) redirect() {
+	x.Out.Status = http.StatusPermanentRedirect
+	x.Out.Set(fiber.HeaderLocation, x.http.cfg.PublicURL+x.target())
+}
+
+// target is the path and the query of a request.
+func (x *exchange) target() string {
 	uri := x.rctx.URI()
 	target := string(uri.PathOriginal())
 	if query := uri.QueryString(); len(query) > 0 {
 		target += "?" + string(query)
 	}
-	x.Out.Status = http.StatusPermanentRedirect
-	x.Out.Set(fiber.HeaderLocation, x.http.cfg.PublicURL+target)
+	return target
 }
 
 // preflight answers OPTIONS for any path.

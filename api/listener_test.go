@@ -49,13 +49,6 @@ func (c *talker) say(request string) {
 	must.Get(io.WriteString(c, request))(c.t)
 }
 
-// hear reads one answer.
-func (c *talker) hear() (status int, body string) {
-	c.t.Helper()
-	r := c.read(nil)
-	return r.Status, string(r.Body)
-}
-
 // read reads the answer to a request.
 func (c *talker) read(req *http.Request) *apitest.Response {
 	c.t.Helper()
@@ -69,8 +62,7 @@ func (c *talker) read(req *http.Request) *apitest.Response {
 func (c *talker) ask(request string) int {
 	c.t.Helper()
 	c.say(request)
-	status, _ := c.hear()
-	return status
+	return c.read(nil).Status
 }
 
 // A wait ends when its client leaves, on HTTP and as a tool, and when it sends its
@@ -206,9 +198,7 @@ func readSlowly(t testing.TB, s *apitest.Server, other *talker) (slow *talker) {
 		must.Do(t, slow.Conn.(*net.TCPConn).SetReadBuffer(64<<10))
 		slow.say(longList)
 		must.Get(slow.in.Peek(1))(t)
-		other.say(longList)
-		status, _ := other.hear()
-		return status == http.StatusTooManyRequests
+		return other.ask(longList) == http.StatusTooManyRequests
 	})
 	return slow
 }
@@ -225,14 +215,10 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 	other := talk(t, s)
 	slow := readSlowly(t, s, other)
-	if status, got := slow.hear(); status != http.StatusOK || len(got) < 100*len(body) {
-		t.Errorf("the slow reader got %d and %d bytes", status, len(got))
+	if r := slow.read(nil); r.Status != http.StatusOK || len(r.Body) < 100*len(body) {
+		t.Errorf("the slow reader got %d and %d bytes", r.Status, len(r.Body))
 	}
-	await.Eventually(t, "its share is free again", func() bool {
-		other.say(longList)
-		status, _ := other.hear()
-		return status == http.StatusOK
-	})
+	await.Eventually(t, "its share is free again", func() bool { return other.ask(longList) == http.StatusOK })
 }
 
 // heldListener accepts connections. Close of the first one waits.
@@ -285,9 +271,7 @@ func TestRequestOnClosingConnection(t *testing.T) {
 	})
 	body := `{"agent":"bob","body":"Is this written?"}`
 	idle.say(fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-	if status, got := idle.hear(); status != http.StatusServiceUnavailable || !strings.Contains(got, `"not_ready"`) {
-		t.Errorf("the write got %d %q", status, got)
-	}
+	idle.read(nil).Want(t, http.StatusServiceUnavailable, `"not_ready"`)
 	close(ln.release)
 	must.Do(t, idle.Close())
 	ctx, cancel := context.WithTimeout(t.Context(), apitest.Deadline)
@@ -306,16 +290,11 @@ func TestWriteBesideUnreadAnswers(t *testing.T) {
 	}
 	other := talk(t, s)
 	for i := range 100 {
-		other.say(write(i))
-		if status, _ := other.hear(); status != http.StatusCreated {
-			t.Fatalf("write %d got %d", i, status)
-		}
+		must.Equal(t, other.ask(write(i)), http.StatusCreated, "status of write %d", i)
 	}
 	readSlowly(t, s, other)
 	other.say(write(100))
-	if status, got := other.hear(); status != http.StatusCreated {
-		t.Errorf("the write got %d: %.200s", status, got)
-	}
+	other.read(nil).Want(t, http.StatusCreated)
 }
 
 // Calls that are wrong use up a budget of their own: reads and those of others go on.

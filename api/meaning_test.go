@@ -12,15 +12,14 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestSynonymsAreTaken sends every name of the table, in several spellings, to every
 // operation that takes its field.
 func TestSynonymsAreTaken(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sends one request after the other: long, and alike")
-	}
+	longtest.SkipShort(t, "sends one request after the other: long, and alike")
 	camel := func(name string) string {
 		words := strings.Split(name, "_")
 		for i := 1; i < len(words); i++ {

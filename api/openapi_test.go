@@ -252,9 +252,7 @@ func keyFor(t *testing.T, s *apitest.Server, path string) string {
 
 // TestDocumentedBodiesWork sends every example of a body.
 func TestDocumentedBodiesWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sends one request after the other: long, and alike")
-	}
+	longtest.SkipShort(t, "sends one request after the other: long, and alike")
 	t.Parallel()
 	for path, item := range apitest.Document(t).Paths.Map() {
 		if item.Post == nil || item.Post.RequestBody == nil || strings.HasPrefix(path, "/api/moderation/") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
@@ -44,14 +45,7 @@ type pageRequest struct{ *request }
 
 var _ page.Request = pageRequest{}
 
-func (r pageRequest) Path() string {
-	path := string(r.rctx.URI().PathOriginal())
-	if query := r.rctx.URI().QueryString(); len(query) > 0 {
-		path += "?" + string(query)
-	}
-	return path
-}
-
+func (r pageRequest) Path() string  { return r.target() }
 func (r pageRequest) Index() uint64 { return r.View().Index() }
 func (r pageRequest) EventID() string {
 	view := r.View()
@@ -80,12 +74,27 @@ func (x *exchange) newPageRequest() pageRequest {
 	return pageRequest{r}
 }
 
-// answerRoute answers with a page, within the budget of the client's address.
+// answerRoute answers with a page.
 func (x *exchange) answerRoute(rt *page.Route) error {
+	return x.makePage(func(r pageRequest) (wire.Reply, error) { return x.http.site.Serve(rt, r), nil })
+}
+
+// makePage answers with a page that is made within the budget of the client's address, and in its turn.
+func (x *exchange) makePage(serve func(r pageRequest) (wire.Reply, error)) error {
 	if err := x.WithinBudget(x.Env.Guard.Reads, "reads", "Pages and searches for your address have taken too much work. Ask for fewer, or by the paths below /api."); err != nil {
 		return err
 	}
-	return x.answerPageReply(x.http.site.Serve(rt, x.newPageRequest()))
+	x.Release() // the call holds no view while it waits
+	done, ok := x.Env.Guard.MakePage(x.Env.Waits, op.WaitTimeout, guard.ClientOf(x.Sender()))
+	if !ok {
+		return x.Env.TooManyAnswers()
+	}
+	defer done()
+	reply, err := serve(x.newPageRequest())
+	if err != nil {
+		return err
+	}
+	return x.answerPageReply(reply)
 }
 
 func (x *exchange) answerPageReply(reply wire.Reply) error {

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -74,39 +74,20 @@ func TestRequestLogNamesTheTrace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out lockedBuffer
+			var out await.Buffer
 			s := apitest.New(t, func(cfg *api.Config) {
 				cfg.RequestLog, cfg.Logger = 10, slog.New(slog.NewJSONHandler(&out, nil))
 			})
-			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+tc.path, strings.NewReader(tc.body)))(t)
-			req.Header.Set("Content-Type", "application/json")
-			for i := 0; i < len(tc.headers); i += 2 {
-				req.Header.Add(tc.headers[i], tc.headers[i+1])
-			}
-			res := must.Get(http.DefaultClient.Do(req))(t)
-			must.Do(t, res.Body.Close())
-			out.mu.Lock()
-			defer out.mu.Unlock()
-			for _, line := range takeLines(t, &out.Buffer) {
+			headers := append([]string{"Content-Type", apitest.JSONType}, tc.headers...)
+			res := s.Send(s.Request(http.MethodPost, tc.path, tc.body, headers...))
+			for _, line := range takeLines(t, bytes.NewBufferString(out.String())) {
 				if line["msg"] == "request" {
 					check.Equal(t, line["traceId"], tc.trace, "the line %v: line", line)
 					check.Equal(t, line["spanId"], tc.span, "the line %v: line", line)
 					return
 				}
 			}
-			t.Errorf("no request is logged; status %d", res.StatusCode)
+			t.Errorf("no request is logged; status %d", res.Status)
 		})
 	}
-}
-
-// lockedBuffer is a buffer that a server's goroutines write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -103,6 +104,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		allow        string
 	}{
 		{http.MethodGet, "/nothing", 404, ""},
+		{http.MethodGet, "/api/entries" + strings.Repeat("/", 3000), 404, ""},
 		{http.MethodPost, "/api", 404, ""},
 		{http.MethodDelete, "/api/entries/e1/x", 404, ""},
 		{http.MethodGet, "/api//entries/../entriess", 404, ""},
@@ -196,7 +198,7 @@ func TestReady(t *testing.T) {
 func TestPanic(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.Panic = true
-	var log apitest.SyncBuffer
+	var log await.Buffer
 	s := apitest.Start(t, b, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.Get("/status").Rejected(t, http.StatusInternalServerError, "internal_error", "")
 	check.Contains(t, log.String(), "handler panicked", "log")
@@ -258,9 +260,7 @@ func TestRateLimited(t *testing.T) {
 		{6000, 1, `"writes";q=1;w=60`},
 	} {
 		other := apitest.Start(t, b, func(c *api.Config) { c.WriteRate, c.WriteBurst = limit.rate, limit.burst })
-		if got := other.Post("/api/entries", map[string]any{"body": "Hello"}).Header.Get("RateLimit-Policy"); got != limit.policy {
-			t.Errorf("%d a minute, %d at once: %s, want %s", limit.rate, limit.burst, got, limit.policy)
-		}
+		other.Post("/api/entries", map[string]any{"body": "Hello"}).WantHeader(t, "RateLimit-Policy", limit.policy)
 	}
 	r := s.Post("/api/entries", map[string]any{"body": "Hello"})
 	problem := apitest.CheckError(t, r)
@@ -315,7 +315,7 @@ func TestSender(t *testing.T) {
 
 // TestMeasurementsAndLogShowTemplates holds that neither shows what clients sent.
 func TestMeasurementsAndLogShowTemplates(t *testing.T) {
-	var log apitest.SyncBuffer
+	var log await.Buffer
 	registry := prometheus.NewRegistry()
 	s := apitest.New(t, func(c *api.Config) {
 		c.Registry, c.RequestLog, c.Patience = registry, 100, 50*time.Millisecond
@@ -371,9 +371,7 @@ func TestShutdownBeforeServe(t *testing.T) {
 	go func() { served <- server.Serve(ln) }()
 	select {
 	case err := <-served:
-		if err != nil {
-			t.Error(err)
-		}
+		check.Err(t, err, nil, "serve")
 	case <-time.After(apitest.Deadline):
 		t.Error("it serves")
 	}

@@ -81,6 +81,9 @@ func (r *request) Body() []byte   { return r.rctx.Request.Body() }
 func (r *request) Sender() string { return r.Env.Backend.Fingerprint(r.Relay.Caller.Addr) }
 
 func (r *request) Perform(operation string, in wire.Invocation) wire.Performed {
+	if in.Document.MessageID == "" {
+		in.Document.Key = r.Header(op.HeaderKey) // a balancer repeats a call with it
+	}
 	return r.Relay.Perform(operation, in)
 }
 
@@ -109,7 +112,8 @@ func (s *Server) newTools() (*mcp.Server, error) {
 	})
 }
 
-// Draft returns the problems and the example of the entry of a message.
+// Draft returns the problems and the example of the entry of a wrong message, which is charged.
 func (r *request) Draft(doc *wire.Document) *wire.Error {
+	r.Charge()
 	return resource.DraftMessage(&r.Call, r.Env.Now(), doc)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -115,9 +116,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if after := s.Backend.Machine.Applied(); after != before {
-		t.Errorf("%d commands reached the state machine", after-before)
-	}
+	check.Equal(t, s.Backend.Machine.Applied(), before, "commands that reached the state machine")
 }
 
 // TestGoodTargets sends what is unusual and well-formed.
@@ -165,7 +164,7 @@ func TestPipelinedRequests(t *testing.T) {
 	if testing.Short() {
 		total = 1000
 	}
-	var log apitest.SyncBuffer
+	var log await.Buffer
 	s := apitest.New(t, func(c *api.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -244,9 +243,7 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 // TestIdleConnectionIsClosed checks that a silent connection is closed, and not at once: another
 // one that is silent for a while gets an answer.
 func TestIdleConnectionIsClosed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the limit")
-	}
+	longtest.SkipShort(t, "waits for the limit")
 	t.Parallel()
 	s := apitest.New(t)
 	idle, late := talk(t, s), talk(t, s)

@@ -20,19 +20,13 @@ const (
 // lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.
 type lookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// CheckLoopback returns an error unless addr, host:port, resolves to loopback addresses
-// only. Nodes without a secret file may use no others.
-func CheckLoopback(addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-	defer cancel()
-	return checkLoopback(ctx, net.DefaultResolver.LookupHost, addr)
-}
-
+// checkLoopback returns an error unless addr, host:port or a host alone, resolves to loopback
+// addresses only. Nodes without a secret file may use no others.
 func checkLoopback(ctx context.Context, lookup lookupFunc, addr string) error {
 	const remedy = "without a secret file only loopback addresses are allowed; set --secret-file or use 127.0.0.1"
-	host, _, err := net.SplitHostPort(addr)
+	host, _, err := splitAddr(addr)
 	if err != nil {
-		return fmt.Errorf("address %q: %w", addr, err)
+		return err
 	}
 	if host == "" {
 		return fmt.Errorf("address %q stands for all interfaces: %s", addr, remedy)
@@ -150,14 +144,9 @@ func checkAllLoopback(lookup lookupFunc, addrs ...string) error {
 	defer cancel()
 	var problems []error
 	for _, addr := range addrs {
-		if addr == "" {
-			continue
+		if addr != "" {
+			problems = append(problems, checkLoopback(ctx, lookup, addr))
 		}
-		host, port, err := splitAddr(addr)
-		if err == nil {
-			err = checkLoopback(ctx, lookup, joinAddr(host, port))
-		}
-		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
 }

@@ -26,16 +26,16 @@ func TestCheckLoopback(t *testing.T) {
 		return nil, errors.New("no such host")
 	}
 	for addr, want := range map[string]string{
-		"127.0.0.1:7000": "", "127.9.9.9:0": "", "[::1]:7000": "", "[::ffff:127.0.0.1]:1": "", "inside.test:7000": "",
+		"127.0.0.1:7000": "", "127.0.0.1": "", "127.9.9.9:0": "", "[::1]:7000": "", "[::ffff:127.0.0.1]:1": "", "inside.test:7000": "",
 		":7000": "all interfaces", "0.0.0.0:7000": "not a loopback", "[::]:7000": "not a loopback",
-		"192.0.2.1:7000": "not a loopback", "mixed.test:7000": "192.0.2.1", "empty.test:1": "no addresses", "other.test:1": "no such host", "127.0.0.1": "missing port",
+		"192.0.2.1:7000": "not a loopback", "mixed.test:7000": "192.0.2.1", "empty.test:1": "no addresses", "other.test:1": "no such host", "127.0.0.1:port": "not a number",
 	} {
 		err := checkLoopback(t.Context(), lookup, addr)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", addr, err, want)
 		}
 	}
-	check.Err(t, CheckLoopback("localhost:7000"), nil, "check loopback")
+	check.Err(t, checkAllLoopback(net.DefaultResolver.LookupHost, "localhost:7000"), nil, "check loopback")
 }
 
 func TestAdvertiseAddr(t *testing.T) {

@@ -105,7 +105,7 @@ func parseIdentity(cert *x509.Certificate) (peerIdentity, error) {
 	if who.clusterID == noClusterID {
 		who.clusterID = ""
 	}
-	if u.Scheme != identityScheme || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Host == "" || !ValidServerID(who.serverID) {
+	if u.Scheme != identityScheme || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Host == "" || !validServerID(who.serverID) {
 		return peerIdentity{}, fmt.Errorf("its certificate has the name %q, not that of a node", u.String())
 	}
 	return who, nil

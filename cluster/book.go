@@ -44,33 +44,29 @@ type bookFile struct {
 // OpenBook reads the book at path. A missing book is empty; a book that cannot be
 // read is logged and treated as empty.
 func OpenBook(path string, logger *slog.Logger) *Book {
-	b := &Book{path: path, entries: make(map[string]bookEntry)}
 	entries, err := readBook(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		logger.Warn("the address book cannot be read and starts empty", "path", path, "error", err)
-	default:
-		b.entries = entries
 	}
-	return b
+	return &Book{path: path, entries: entries}
 }
 
-func readBook(path string) (map[string]bookEntry, error) {
+// readBook returns an empty map with an error.
+func readBook(path string) (entries map[string]bookEntry, err error) {
+	entries = make(map[string]bookEntry)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return entries, err
 	}
 	var file bookFile
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, err
+		return entries, err
 	}
 	if file.Version != bookVersion {
-		return nil, fmt.Errorf("it has version %d, this program knows %d", file.Version, bookVersion)
+		return entries, fmt.Errorf("it has version %d, this program knows %d", file.Version, bookVersion)
 	}
-	entries := make(map[string]bookEntry, len(file.Servers))
 	for id, e := range file.Servers {
-		if ValidServerID(id) && checkHostPort("cluster", e.Cluster) == nil && len(entries) < MaxBookEntries {
+		if validServerID(id) && checkHostPort("cluster", e.Cluster) == nil && len(entries) < MaxBookEntries {
 			entries[id] = e
 		}
 	}

@@ -59,9 +59,8 @@ func TestBookWritesOnlyChanges(t *testing.T) {
 	b := OpenBook(path, (&logs{}).logger())
 	member := bookMember("a-1", "a:1", "192.0.2.1:1")
 	check.Fails(b.Update([]Member{member}))(t, "wrote into a missing directory")
-	if got, _ := b.Resolve("a-1"); got != "a:1" {
-		t.Errorf("in memory: %q", got)
-	}
+	got, _ := b.Resolve("a-1")
+	check.Equal(t, got, "a:1", "in memory")
 	check.Err(t, b.Update([]Member{member}), nil, "nothing changed, yet")
 }
 
@@ -76,9 +75,8 @@ func TestBookCorrupt(t *testing.T) {
 			t.Errorf("%q: not logged", content)
 		}
 		must.Do(t, b.Update([]Member{bookMember("a-1", "a:1", "192.0.2.1:1")}))
-		if got, _ := OpenBook(path, out.logger()).Resolve("a-1"); got != "a:1" {
-			t.Errorf("%q: not replaced", content)
-		}
+		got, _ := OpenBook(path, out.logger()).Resolve("a-1")
+		check.Equal(t, got, "a:1", "the address in place of %q", content)
 	}
 }
 
@@ -88,9 +86,8 @@ func TestBookSkipsBadEntries(t *testing.T) {
 	mustWrite(t, path, `{"version":1,"servers":{"a-1":{"cluster":"a:1"},"b 1":{"cluster":"b:1"},"c-1":{"cluster":"c"}}}`)
 	b := OpenBook(path, (&logs{}).logger())
 	for id, want := range map[string]bool{"a-1": true, "b 1": false, "c-1": false} {
-		if _, ok := b.Resolve(id); ok != want {
-			t.Errorf("%s: %v", id, ok)
-		}
+		_, ok := b.Resolve(id)
+		check.Equal(t, ok, want, "%s is known", id)
 	}
 }
 
@@ -104,8 +101,7 @@ func TestBookIsBounded(t *testing.T) {
 	must.Do(t, b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}))
 	check.Equal(t, len(b.entries), MaxBookEntries, "entries")
 	for id, want := range map[string]bool{"n-0": false, "n-1": true, "n-2": true, "new-1": true} {
-		if _, ok := b.Resolve(id); ok != want {
-			t.Errorf("%s: %v", id, ok)
-		}
+		_, ok := b.Resolve(id)
+		check.Equal(t, ok, want, "%s is known", id)
 	}
 }

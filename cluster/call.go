@@ -88,7 +88,7 @@ func OperatorClient(network Network, secrets *Secrets, addr string) (*http.Clien
 		return nil, fmt.Errorf("address %q needs a host and a port", addr)
 	}
 	if secrets.LoopbackOnly() {
-		if err := CheckLoopback(addr); err != nil {
+		if err := checkAllLoopback(net.DefaultResolver.LookupHost, addr); err != nil {
 			return nil, err
 		}
 	}

@@ -221,12 +221,8 @@ const (
 	// MaxJoinAddrs bounds the join list.
 	MaxJoinAddrs = 64
 
-	defaultProbeInterval    = time.Second
-	defaultProbeTimeout     = 500 * time.Millisecond
-	defaultReclaimTime      = 5 * time.Second
-	defaultPushPullInterval = 5 * time.Second
-	defaultRejoinInterval   = 2 * time.Second
-	defaultSettledInterval  = 30 * time.Second
+	defaultReclaimTime     = 5 * time.Second
+	defaultSettledInterval = 30 * time.Second
 
 	gossipInterval          = 100 * time.Millisecond
 	gossipStreamTimeout     = 3 * time.Second
@@ -239,7 +235,7 @@ const (
 )
 
 // GossipConfig configures the addresses on which gossip listens and the nodes that it
-// joins. Durations of 0 take their defaults; shorter ones serve tests.
+// joins.
 type GossipConfig struct {
 	Bind      string // host:port for TCP and UDP; port 0 picks a free one
 	Advertise string // for other nodes, completed by AdvertiseAddr; a host name is resolved again and again
@@ -249,16 +245,17 @@ type GossipConfig struct {
 	// Known returns further addresses of possible members, such as
 	// Book.GossipAddrs. Nil means no further addresses.
 	Known   func() []string
-	Secrets *Secrets     // for the encryption keys
-	Meta    Meta         // the node's initial metadata; see SetMeta
-	Logger  *slog.Logger // nil discards messages
+	Secrets *Secrets // for the encryption keys
+	Meta    Meta     // the node's initial metadata; see SetMeta
+	Logger  *slog.Logger
 
-	ProbeInterval    time.Duration // between probes of one member; default 1 s
-	ProbeTimeout     time.Duration // for an answer to a probe; default 500 ms
-	ReclaimTime      time.Duration // from death until the name may have a new address; default 5 s
-	PushPullInterval time.Duration // between full exchanges; default 5 s
-	RejoinInterval   time.Duration // between attempts while somebody is missing; default 2 s
-	SettledInterval  time.Duration // between attempts at addresses that answered; default 30 s
+	ProbeInterval    time.Duration // between probes of one member
+	ProbeTimeout     time.Duration // for an answer to a probe
+	PushPullInterval time.Duration // between full exchanges
+	RejoinInterval   time.Duration // between attempts while somebody is missing
+	// For tests, which shorten them; 0 means the default.
+	ReclaimTime     time.Duration // from death until the name may have a new address
+	SettledInterval time.Duration // between attempts at addresses that answered
 
 	// Network replaces the system's network, for tests.
 	Network Network
@@ -277,14 +274,7 @@ func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, defaultProbeInterval)
-	cfg.ProbeTimeout = cmp.Or(cfg.ProbeTimeout, defaultProbeTimeout)
 	cfg.ReclaimTime = cmp.Or(cfg.ReclaimTime, defaultReclaimTime)
-	cfg.PushPullInterval = cmp.Or(cfg.PushPullInterval, defaultPushPullInterval)
-	cfg.RejoinInterval = cmp.Or(cfg.RejoinInterval, defaultRejoinInterval)
 	cfg.SettledInterval = cmp.Or(cfg.SettledInterval, defaultSettledInterval)
 	return encoded, nil
 }

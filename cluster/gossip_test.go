@@ -27,7 +27,7 @@ func gossipConfig(id string, secrets *Secrets, join ...string) GossipConfig {
 	meta := testMeta(id)
 	meta.NodeName, _, _ = strings.Cut(id, "-")
 	return GossipConfig{
-		Bind: "127.0.0.1:0", Join: join, Secrets: secrets, Meta: meta,
+		Bind: "127.0.0.1:0", Join: join, Secrets: secrets, Meta: meta, Logger: slog.New(slog.DiscardHandler),
 		ProbeInterval: 200 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond,
 		ReclaimTime: 300 * time.Millisecond, PushPullInterval: 300 * time.Millisecond,
 		RejoinInterval: 100 * time.Millisecond, SettledInterval: 500 * time.Millisecond,
@@ -132,9 +132,8 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	meta := b.Meta()
 	meta.ClusterID, meta.Fresh, meta.Expect = "c1", false, 99
 	must.Do(t, b.SetMeta(meta))
-	if m, _ := b.Member("b-1"); m.Meta != meta {
-		t.Errorf("own meta at once: %+v", m.Meta)
-	}
+	m, _ := b.Member("b-1")
+	check.Equal(t, m.Meta, meta, "own meta at once")
 	await.Eventually(t, "the other hears of it", func() bool { m, ok := a.Member("b-1"); return ok && m.Meta == meta })
 
 	long := meta
@@ -176,7 +175,7 @@ func TestGossipRejectsAnotherCluster(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	start := func(id, cluster string, join ...string) *testGossip {
 		cfg := gossipConfig(id, secrets, join...)
-		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, defaultProbeTimeout // no member counts as dead
+		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, time.Second // no member counts as dead
 		cfg.Meta.ClusterID = cluster
 		return startGossip(t, cfg)
 	}
@@ -295,7 +294,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		writeSecrets(t, paths[i], "A")
 		secrets[i] = must.Get(LoadSecrets(paths[i]))(t)
 		cfg := gossipConfig(id, secrets[i])
-		cfg.ProbeInterval, cfg.ProbeTimeout = defaultProbeInterval, defaultProbeTimeout // no member may die in this test
+		cfg.ProbeInterval, cfg.ProbeTimeout = time.Second, time.Second/2 // no member may die in this test
 		if i > 0 {
 			cfg.Join = []string{nodes[0].Addr()}
 		}
@@ -391,7 +390,7 @@ func TestStartGossipProblems(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
 	loop := must.Get(LoadSecrets(""))(t)
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		change func(*GossipConfig)
 		want   string
 	}{
@@ -402,8 +401,7 @@ func TestStartGossipProblems(t *testing.T) {
 		"bad advertise":      {func(c *GossipConfig) { c.Advertise = "no such name:1" }, "needs a host"},
 		"loopback bind":      {func(c *GossipConfig) { c.Secrets, c.Bind = loop, "0.0.0.0:0" }, "--secret-file"},
 		"loopback advertise": {func(c *GossipConfig) { c.Secrets, c.Advertise = loop, "192.0.2.1" }, "--secret-file"},
-	}
-	for name, tt := range tests {
+	} {
 		cfg := gossipConfig("a-1", secrets)
 		tt.change(&cfg)
 		g, err := StartGossip(cfg)
@@ -439,8 +437,7 @@ func TestGossipRejectsMergeWithAnotherCluster(t *testing.T) {
 		"stranger":         {[]*memberlist.Node{node("b-1", "one", memberlist.StateAlive), node("c-1", "two", memberlist.StateAlive)}, false},
 		"suspect stranger": {[]*memberlist.Node{node("c-1", "two", memberlist.StateSuspect)}, false},
 	} {
-		if err := (&delegate{Gossip: g.Gossip}).NotifyMerge(tt.nodes); (err == nil) != tt.ok {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := (&delegate{Gossip: g.Gossip}).NotifyMerge(tt.nodes)
+		check.Equal(t, err == nil, tt.ok, "%s: merged, %v", name, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// DefaultMaxRequestBytes bounds a request body when no other bound is configured.
-	DefaultMaxRequestBytes = 4 << 20
+	// MaxRequestBytes bounds a request body.
+	MaxRequestBytes = 4 << 20
 	// MaxStreams bounds the concurrent requests on one connection.
 	MaxStreams = 1024
 
@@ -53,7 +53,7 @@ func (p *Port) Serve(h http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	server := &http.Server{
-		Handler:           http.MaxBytesHandler(h, p.cfg.MaxRequestBytes),
+		Handler:           http.MaxBytesHandler(h, MaxRequestBytes),
 		Protocols:         &protocols,
 		ReadHeaderTimeout: HandshakeTimeout,
 		ReadTimeout:       httpReadTimeout,

@@ -54,8 +54,8 @@ func CheckNodeName(name string) error {
 	return nil
 }
 
-// ValidServerID reports whether id has the form of a server id.
-func ValidServerID(id string) bool {
+// validServerID reports whether id has the form of a server id.
+func validServerID(id string) bool {
 	return id != "" && len(id) <= MaxServerIDLen && strings.IndexFunc(id, func(r rune) bool { return !isNameRune(r) }) < 0
 }
 
@@ -82,7 +82,7 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 	}
 	var kept identityRecord
 	if err := json.Unmarshal(data, &kept); err != nil || kept.Version != identityVersion ||
-		CheckNodeName(kept.NodeName) != nil || !ValidServerID(kept.ServerID) {
+		CheckNodeName(kept.NodeName) != nil || !validServerID(kept.ServerID) {
 		return Identity{}, fmt.Errorf("%s is damaged or from a newer version; restore it, or empty the whole data directory so that the node joins as a new server", path)
 	}
 	if nodeName != "" && nodeName != kept.NodeName {

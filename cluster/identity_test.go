@@ -25,7 +25,7 @@ func TestIdentityIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := must.Get(LoadIdentity(dir, "n1"))(t)
-	if !strings.HasPrefix(first.ServerID, "n1-") || len(first.ServerID) != len("n1-")+suffixChars || !ValidServerID(first.ServerID) {
+	if !strings.HasPrefix(first.ServerID, "n1-") || len(first.ServerID) != len("n1-")+suffixChars || !validServerID(first.ServerID) {
 		t.Fatalf("server id %q", first.ServerID)
 	}
 	for _, name := range []string{"n1", ""} {

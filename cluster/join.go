@@ -63,11 +63,11 @@ func (g *Gossip) joinLoop() {
 
 // missingTargets returns the due addresses that belong to no live member.
 func (g *Gossip) missingTargets() []string {
-	targets, own := make(map[string]struct{}), g.address()
+	targets, own := make(map[string]bool), g.address()
 	add := func(addr netip.AddrPort) {
 		reachable := !g.cfg.Secrets.LoopbackOnly() || addr.Addr().IsLoopback()
 		if addr != own && reachable && len(targets) < maxJoinTargets {
-			targets[addr.String()] = struct{}{}
+			targets[addr.String()] = true
 		}
 	}
 	for _, name := range g.cfg.Join {
@@ -75,10 +75,7 @@ func (g *Gossip) missingTargets() []string {
 			add(addr)
 		}
 	}
-	listed := make(map[string]bool, len(targets))
-	for addr := range targets {
-		listed[addr] = true
-	}
+	listed := maps.Clone(targets)
 	if g.cfg.Known != nil {
 		for _, text := range g.cfg.Known() {
 			if addr, err := netip.ParseAddrPort(text); err == nil {

@@ -88,8 +88,8 @@ func (m Meta) Encode() ([]byte, error) {
 	return append([]byte{metaVersion}, body...), nil
 }
 
-// DecodeMeta reverses Encode. It rejects a Meta that Encode would reject.
-func DecodeMeta(data []byte) (Meta, error) {
+// decodeMeta reverses Encode. It rejects a Meta that Encode would reject.
+func decodeMeta(data []byte) (Meta, error) {
 	if len(data) == 0 || len(data) > MaxMetaBytes {
 		return Meta{}, fmt.Errorf("gossip metadata has %d bytes, 1 to %d are allowed", len(data), MaxMetaBytes)
 	}
@@ -108,7 +108,7 @@ func DecodeMeta(data []byte) (Meta, error) {
 
 func (m Meta) check() error {
 	var problems []error
-	if !ValidServerID(m.ServerID) {
+	if !validServerID(m.ServerID) {
 		problems = append(problems, fmt.Errorf("server id %q is not valid", m.ServerID))
 	}
 	problems = append(problems, CheckNodeName(m.NodeName), checkHostPort("cluster", m.ClusterAddr))
@@ -119,7 +119,7 @@ func (m Meta) check() error {
 		problems = append(problems, errors.New("program version is too long or not printable"))
 	}
 	if m.ClusterID != "" {
-		problems = append(problems, CheckClusterID(m.ClusterID))
+		problems = append(problems, checkClusterID(m.ClusterID))
 	}
 	if m.Expect < 0 || m.Expect > maxExpect {
 		problems = append(problems, fmt.Errorf("expected voters %d, 0 to %d are allowed", m.Expect, maxExpect))
@@ -137,9 +137,9 @@ func NewClusterID() string {
 	return hex.EncodeToString(id)
 }
 
-// CheckClusterID returns an error unless the id is 2 to MaxClusterIDLen ASCII
+// checkClusterID returns an error unless the id is 2 to MaxClusterIDLen ASCII
 // letters, digits and inner hyphens: certificates hold it as a host name.
-func CheckClusterID(id string) error {
+func checkClusterID(id string) error {
 	ok := len(id) > 1 && len(id) <= MaxClusterIDLen && id[0] != '-' && id[len(id)-1] != '-' &&
 		strings.IndexFunc(id, func(r rune) bool { return !isNameRune(r) || r == '.' || r == '_' }) < 0
 	if !ok {

@@ -19,14 +19,6 @@ type delegate struct {
 	retired bool // its memberlist has ended; timers and streams may still call. Under mu
 }
 
-var (
-	_ memberlist.Delegate         = (*delegate)(nil)
-	_ memberlist.EventDelegate    = (*delegate)(nil)
-	_ memberlist.AliveDelegate    = (*delegate)(nil)
-	_ memberlist.MergeDelegate    = (*delegate)(nil)
-	_ memberlist.ConflictDelegate = (*delegate)(nil)
-)
-
 // NodeMeta returns this node's encoded metadata.
 func (d *delegate) NodeMeta(int) []byte {
 	d.mu.Lock()
@@ -76,7 +68,7 @@ func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
 }
 
 func (d *delegate) checkCluster(node *memberlist.Node) error {
-	meta, err := DecodeMeta(node.Meta)
+	meta, err := decodeMeta(node.Meta)
 	if err != nil {
 		return nil //nolint:nilerr // it may be newer than this program: it is relayed, but no member here
 	}
@@ -112,7 +104,7 @@ func (d *delegate) NotifyUpdate(node *memberlist.Node) { d.note(node) }
 // note stores a member, and reports false if its metadata cannot be decoded.
 func (d *delegate) note(node *memberlist.Node) bool {
 	addr := node.Address()
-	meta, err := DecodeMeta(node.Meta)
+	meta, err := decodeMeta(node.Meta)
 	if err == nil && meta.ServerID != node.Name {
 		err = fmt.Errorf("it gives the server id %q", meta.ServerID)
 	}
@@ -166,8 +158,6 @@ type gossipTransport struct {
 
 	open newcomers // a node's stream takes milliseconds, so that one which is held open keeps no node out
 }
-
-var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
 
 func newGossipTransport(inner memberlist.NodeAwareTransport) *gossipTransport {
 	t := &gossipTransport{NodeAwareTransport: inner, streams: make(chan net.Conn), done: make(chan struct{}), open: newcomers{most: maxGossipStreams}}

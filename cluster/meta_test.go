@@ -29,14 +29,14 @@ func TestMetaRoundTrip(t *testing.T) {
 			DiskLow: rapid.Bool().Draw(t, "low"), Slow: rapid.Bool().Draw(t, "slow"), Format: rapid.IntRange(0, maxFormat).Draw(t, "format"),
 		}
 		data := must.Get(want.Encode())(t)
-		got := must.Get(DecodeMeta(data))(t)
+		got := must.Get(decodeMeta(data))(t)
 		check.Equal(t, got, want, "decoded")
 	})
 }
 
 func TestMetaRejects(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(*Meta){
+	for name, spoil := range map[string]func(*Meta){
 		"no server id":      func(m *Meta) { m.ServerID = "" },
 		"bad server id":     func(m *Meta) { m.ServerID = "a/b" },
 		"bad node name":     func(m *Meta) { m.NodeName = "a b" },
@@ -50,13 +50,12 @@ func TestMetaRejects(t *testing.T) {
 		"cluster id":        func(m *Meta) { m.ClusterID = "a.b" },
 		"cluster id dash":   func(m *Meta) { m.ClusterID = "-" },
 		"negative expect":   func(m *Meta) { m.Expect = -1 },
-	}
-	for name, spoil := range tests {
+	} {
 		m := testMeta("n-1")
 		spoil(&m)
 		check.Fails(m.Encode())(t, "%s: encoded", name)
 		body := must.Get(cbor.Marshal(m))(t)
-		check.Fails(DecodeMeta(append([]byte{metaVersion}, body...)))(t, "%s: decoded", name)
+		check.Fails(decodeMeta(append([]byte{metaVersion}, body...)))(t, "%s: decoded", name)
 	}
 }
 
@@ -74,25 +73,22 @@ func TestMetaTooLong(t *testing.T) {
 func TestMetaIgnoresUnknownFields(t *testing.T) {
 	t.Parallel()
 	body := must.Get(cbor.Marshal(map[int]any{1: "n-1", 2: "n", 3: "h:1", 99: "later"}))(t)
-	must.Equal(t, must.Get(DecodeMeta(append([]byte{metaVersion}, body...)))(t).ServerID, "n-1", "server id")
-	check.Fails(DecodeMeta(append([]byte{metaVersion + 1}, body...)))(t, "another version was read")
+	must.Equal(t, must.Get(decodeMeta(append([]byte{metaVersion}, body...)))(t).ServerID, "n-1", "server id")
+	check.Fails(decodeMeta(append([]byte{metaVersion + 1}, body...)))(t, "another version was read")
 }
 
 func FuzzDecodeMeta(f *testing.F) {
 	full := testMeta("n-1")
 	full.ClusterID, full.NonVoter, full.DiskLow, full.Slow, full.Format = "c1", true, true, true, maxFormat
 	for _, m := range []Meta{testMeta("n-1"), full} {
-		data, err := m.Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(m.Encode())(f)
 		f.Add(data)
 		f.Add(data[:len(data)-1])
 	}
 	f.Add([]byte{})
 	f.Add([]byte{metaVersion, 0xbf, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := DecodeMeta(data)
+		m, err := decodeMeta(data)
 		if err != nil {
 			return
 		}
@@ -100,6 +96,6 @@ func FuzzDecodeMeta(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decoded but cannot be encoded: %v", err)
 		}
-		must.Equal(t, must.Get(DecodeMeta(again))(t), m, "decode meta")
+		must.Equal(t, must.Get(decodeMeta(again))(t), m, "decode meta")
 	})
 }

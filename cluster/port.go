@@ -43,13 +43,12 @@ type PortConfig struct {
 	Advertise string // for other nodes, completed by AdvertiseAddr
 	ServerID  string
 	// ClusterID returns the id of this node's cluster, empty before it has one. It is
-	// called at each handshake. Nil means always empty.
+	// called at each handshake.
 	ClusterID func() string
 	Secrets   *Secrets
 	// Resolve returns the host:port of a server's private port, at each dial.
-	Resolve         func(serverID string) (addr string, ok bool)
-	Logger          *slog.Logger // nil discards messages
-	MaxRequestBytes int64        // of an HTTP request body; 0 means DefaultMaxRequestBytes
+	Resolve func(serverID string) (addr string, ok bool)
+	Logger  *slog.Logger
 	// DialTimeout and PingTimeout are the times after which a node that does not answer
 	// counts as dead: for an HTTP/2 connection, and for a ping on one. 0 means
 	// defaultDialTimeout and defaultPingTimeout.
@@ -134,13 +133,6 @@ func Listen(cfg PortConfig) (*Port, error) {
 }
 
 func (cfg *PortConfig) setDefaults() {
-	if cfg.ClusterID == nil {
-		cfg.ClusterID = func() string { return "" }
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, DefaultMaxRequestBytes)
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, defaultDialTimeout)
 	cfg.PingTimeout = cmp.Or(cfg.PingTimeout, defaultPingTimeout)
 	cfg.Network = cfg.Network.WithDefaults(net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -292,15 +293,13 @@ func TestPortBoundsRequests(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
-	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) { cfg.MaxRequestBytes = 1000 })
+	a := startNode(t, dir, "a-1", secrets, nil)
 	startNode(t, dir, "b-1", secrets, nil)
-	if _, err := a.ask("a-1", strings.Repeat("x", 1000)); err != nil {
-		t.Error(err)
-	}
-	if _, err := a.ask("a-1", strings.Repeat("x", 1001)); err == nil || !strings.Contains(err.Error(), "status 413") {
+	check.Err(t, check.Last(a.ask("a-1", strings.Repeat("x", MaxRequestBytes))), nil, "a request at the bound")
+	if _, err := a.ask("a-1", strings.Repeat("x", MaxRequestBytes+1)); err == nil || !strings.Contains(err.Error(), "status 413") {
 		t.Errorf("declared length: %v", err)
 	}
-	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))))(t)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", MaxRequestBytes+1)))))(t)
 	res := must.Get(a.Client().Do(req))(t)
 	_ = res.Body.Close()
 	check.Equal(t, res.StatusCode, http.StatusRequestEntityTooLarge, "undeclared length")
@@ -315,7 +314,10 @@ func TestPortShutdownLetsRequestsEnd(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	a := startNode(t, dir, "a-1", secrets, nil)
 	started, release := make(chan struct{}), make(chan struct{})
-	p := must.Get(Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: "b-1", Secrets: secrets, Resolve: dir.resolve}))(t)
+	p := must.Get(Listen(PortConfig{
+		Addr: "127.0.0.1:0", ServerID: "b-1", ClusterID: func() string { return "" }, Secrets: secrets, Resolve: dir.resolve,
+		Logger: slog.New(slog.DiscardHandler),
+	}))(t)
 	dir.set("b-1", p.AdvertiseAddr())
 	var wg sync.WaitGroup
 	wg.Go(func() {

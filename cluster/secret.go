@@ -63,6 +63,7 @@ type keyset struct {
 
 type secretKey struct {
 	id     string // public name of the secret, hex
+	header []byte // of texts that are sealed under it
 	ca     *authority
 	gossip []byte
 	seal   cipher.AEAD
@@ -79,7 +80,7 @@ func LoadSecrets(path string) (*Secrets, error) {
 	s := &Secrets{path: path, loopback: loopback, subs: make(map[*func()]struct{})}
 	keys := []*secretKey{loopback}
 	if path != "" {
-		if keys, err = readSecretFile(path); err != nil {
+		if _, keys, err = readSecretFile(path); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +122,7 @@ func (s *Secrets) Reload() (changed bool, err error) {
 	}
 	s.reloadMu.Lock()
 	defer s.reloadMu.Unlock()
-	keys, err := readSecretFile(s.path)
+	_, keys, err := readSecretFile(s.path)
 	if err != nil {
 		return false, err
 	}
@@ -204,14 +205,15 @@ func deriveKey(secret []byte) (*secretKey, error) {
 		problems = append(problems, err)
 		return out
 	}
-	id := hex.EncodeToString(expand("key-id", keyIDBytes))
+	id := expand("key-id", keyIDBytes)
 	seed := expand("ca-ed25519", caSeedBytes)
 	gossip := expand("gossip-aes256", gossipKeyBytes)
 	sealing := expand("seal-aes256gcm", sealKeyBytes)
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("derive keys from the cluster secret: %w", err)
 	}
-	ca, err := newAuthority(id, seed)
+	name := hex.EncodeToString(id)
+	ca, err := newAuthority(name, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -223,34 +225,34 @@ func deriveKey(secret []byte) (*secretKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealing key: %w", err)
 	}
-	return &secretKey{id: id, ca: ca, gossip: gossip, seal: aead}, nil
+	return &secretKey{id: name, header: append([]byte{sealVersion}, id...), ca: ca, gossip: gossip, seal: aead}, nil
 }
 
 const makeSecretHint = "make one with: commons secret generate --keep FILE"
 
-func readSecretFile(path string) ([]*secretKey, error) {
+// readSecretFile returns the distinct secrets of a file, and the key of each.
+func readSecretFile(path string) (secrets [][]byte, keys []*secretKey, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the cluster secret: %w; %s", err, makeSecretHint)
+		return nil, nil, fmt.Errorf("read the cluster secret: %w; %s", err, makeSecretHint)
 	}
 	defer func() { _ = f.Close() }() // read only
 	data, err := io.ReadAll(io.LimitReader(f, MaxSecretFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the cluster secret: %w", err)
+		return nil, nil, fmt.Errorf("read the cluster secret: %w", err)
 	}
 	secrets, problems := parseSecrets(data)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("secret file %s: %s; %s", path, strings.Join(problems, "; "), makeSecretHint)
+		return nil, nil, fmt.Errorf("secret file %s: %s; %s", path, strings.Join(problems, "; "), makeSecretHint)
 	}
-	keys := make([]*secretKey, 0, len(secrets))
 	for _, secret := range secrets {
 		key, err := deriveKey(secret)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		keys = append(keys, key)
 	}
-	return keys, nil
+	return secrets, keys, nil
 }
 
 // parseSecrets returns the distinct secrets of a file, or all its problems.
@@ -308,14 +310,9 @@ const (
 var ErrSealedElsewhere = errors.New("sealed under a secret that is not in the secret file")
 
 // SealDataKey encrypts and authenticates a cluster's data key under the secret in use.
-func (s *Secrets) SealDataKey(plain []byte) ([]byte, error) {
+func (s *Secrets) SealDataKey(plain []byte) []byte {
 	key := s.current.Load().first()
-	id, err := hex.DecodeString(key.id)
-	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
-	}
-	header := append([]byte{sealVersion}, id...)
-	return key.seal.Seal(header, nil, plain, sealAAD(header)), nil
+	return key.seal.Seal(bytes.Clone(key.header), nil, plain, sealAAD(key.header))
 }
 
 // OpenDataKey reverses SealDataKey, under any secret in the file and under the well-known
@@ -347,19 +344,10 @@ func NewDataKey() []byte {
 	return key
 }
 
-// NeedsReseal reports whether sealed is not under the secret in use. It must then be
-// opened and sealed again before an older secret may be removed.
-func (s *Secrets) NeedsReseal(sealed []byte) bool {
-	return SealedUnder(sealed) != s.current.Load().first().id
-}
-
 // SealedUnder returns the public name of the secret that a text is sealed under,
 // as KeyIDs returns it; "" for anything that is not a sealed text.
 func SealedUnder(sealed []byte) string {
-	id, err := sealedKeyID(sealed)
-	if err != nil {
-		return ""
-	}
+	id, _ := sealedKeyID(sealed) // "" with an error
 	return id
 }
 

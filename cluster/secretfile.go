@@ -22,21 +22,13 @@ type SecretFile struct {
 
 // OpenSecretFile reads a secret file. Its errors are those of LoadSecrets.
 func OpenSecretFile(path string) (*SecretFile, error) {
-	keys, err := readSecretFile(path)
+	lines, keys, err := readSecretFile(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster secret: %w", err)
-	}
-	f := &SecretFile{path: path}
-	f.lines, _ = parseSecrets(data) // it was read without a problem just now
+	f := &SecretFile{path: path, lines: lines}
 	for _, key := range keys {
 		f.ids = append(f.ids, key.id)
-	}
-	if len(f.ids) != len(f.lines) {
-		return nil, fmt.Errorf("secret file %s is being changed by somebody else; repeat", path)
 	}
 	return f, nil
 }
@@ -121,7 +113,7 @@ func NewSecret() string {
 // file that exists, and made is false then. Concurrent callers agree on one secret.
 func KeepSecretFile(path string) (made bool, err error) {
 	if _, err := os.Stat(path); err == nil {
-		_, err := readSecretFile(path)
+		_, _, err := readSecretFile(path)
 		return false, err
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("make a secret file: %w", err)
@@ -137,7 +129,7 @@ func KeepSecretFile(path string) (made bool, err error) {
 		err = os.Link(temp.Name(), path)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		_, err := readSecretFile(path)
+		_, _, err := readSecretFile(path)
 		return false, err
 	}
 	if err == nil {

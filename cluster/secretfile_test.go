@@ -19,18 +19,12 @@ func TestSecretFileIsRotated(t *testing.T) {
 	must.Do(t, os.Chmod(path, 0o640))
 	f := must.Get(OpenSecretFile(path))(t)
 	old := f.IDs()[0]
-	if err := f.Swap(); err == nil {
-		t.Error("one secret was swapped")
-	}
+	check.Fails(f.Swap())(t, "swap one secret")
 	added := ""
 	note := func(id string) error { added = id; return nil }
-	if err := f.Add(func(string) error { return os.ErrPermission }); err == nil {
-		t.Error("a secret was added that could not be noted")
-	}
+	check.Fails(f.Add(func(string) error { return os.ErrPermission }))(t, "add a secret that cannot be noted")
 	must.Do(t, f.Add(note))
-	if err := f.Add(note); err == nil {
-		t.Error("a third secret was added")
-	}
+	check.Fails(f.Add(note))(t, "add a third secret")
 	// Nodes and the file agree on the secrets after each step.
 	check := func(step string, want ...string) {
 		t.Helper()
@@ -74,9 +68,8 @@ func TestKeepSecretFileMakesOneSecret(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			var err error
-			if made[i], err = KeepSecretFile(path); err != nil {
-				t.Error(err)
-			}
+			made[i], err = KeepSecretFile(path)
+			check.Err(t, err, nil, "keep the secret file")
 		})
 	}
 	wg.Wait()

@@ -78,9 +78,7 @@ func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change
 			}
 			_, _ = fmt.Fprintf(w, "%s %s %s", PeerID(r.Context()), r.Proto, body)
 		}))
-		if err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		check.Err(t, err, nil, "serve")
 	})
 	layer := port.StreamLayer()
 	wg.Go(func() {

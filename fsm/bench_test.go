@@ -20,6 +20,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -31,8 +32,7 @@ func benchEntries(b *testing.B) int {
 	if s == "" {
 		return 20_000
 	}
-	n := must.Get(strconv.Atoi(s))(b)
-	return n
+	return must.Get(strconv.Atoi(s))(b)
 }
 
 // corpus makes entries of about 1 KB: 130 words, some common and most rare.
@@ -90,8 +90,7 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 		seq, p := first+uint64(i), c.post(first-1)
 		g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 	}
-	data := must.Get(command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}}))(b)
-	return data
+	return must.Get(command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}}))(b)
 }
 
 const (
@@ -165,8 +164,7 @@ func BenchmarkApply(b *testing.B) {
 func benchOpen(b *testing.B, dir string) *Machine {
 	b.Helper()
 	mib, _ := strconv.ParseInt(os.Getenv("COMMONS_BENCH_CACHE"), 10, 64) // 0 is the default
-	m := must.Get(Open(Options{Dir: dir, CacheBytes: mib << 20}))(b)
-	return m
+	return must.Get(Open(Options{Dir: dir, CacheBytes: mib << 20}))(b)
 }
 
 // rssAnon returns the anonymous resident memory in MB.
@@ -230,7 +228,7 @@ func BenchmarkState(b *testing.B) {
 func benchQueries(b *testing.B, m *Machine, c *corpus) {
 	b.Helper()
 	word := func(i int) string { return c.vocab[i] }
-	shapes := []struct {
+	for _, s := range []struct {
 		name string
 		q    func(i int) view.Query
 	}{
@@ -270,8 +268,7 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 		{"prefix", func(i int) view.Query { return view.Query{Q: word(i % 5000)[:4]} }},
 		{"since", func(i int) view.Query { return view.Query{Since: m.Head.Now - int64(i%10_000)} }},
 		{"thread", func(i int) view.Query { return view.Query{Thread: 1 + uint64(i)*7919%m.Head.LastSeq} }},
-	}
-	for _, s := range shapes {
+	} {
 		b.Run("query/"+s.name, func(b *testing.B) {
 			v := m.View()
 			defer v.Release()
@@ -303,14 +300,11 @@ func benchLists(b *testing.B, m *Machine, q func(i int) view.Query) {
 		for i := int(count.Load()); pb.Next(); i++ {
 			v := m.View()
 			seqs, _, err := v.List(q(i))
-			if err != nil {
-				b.Error(err)
-			}
+			check.Err(b, err, nil, "list")
 			buf = append(buf[:0], `{"entries":[`...)
 			for _, seq := range seqs {
-				if buf, err = v.AppendEntry(buf, seq); err != nil {
-					b.Error(err)
-				}
+				buf, err = v.AppendEntry(buf, seq)
+				check.Err(b, err, nil, "entry %d", seq)
 				buf = append(buf, ',')
 			}
 			v.Release()

@@ -356,9 +356,7 @@ func (r *pushRun) crowd(agent string, n int) {
 func (r *pushRun) check() {
 	v := r.m.View()
 	defer v.Release()
-	if v.Time() != r.model.now {
-		r.Fatalf("log time %d, want %d", v.Time(), r.model.now)
-	}
+	must.Equal(r, v.Time(), r.model.now, "log time")
 	total := 0
 	for name, a := range r.model.agents {
 		o, err := v.Outbox(name)
@@ -383,9 +381,7 @@ func (r *pushRun) check() {
 			}
 			seen[d.Entry] = true
 		}
-		if len(o.Newest) != len(want) {
-			r.Fatalf("%s: %d deliveries listed, want %d", name, len(o.Newest), len(want))
-		}
+		must.Equal(r, len(o.Newest), len(want), "%s: deliveries listed", name)
 	}
 	if n, err := v.WaitingDeliveries(); err != nil || n != total {
 		r.Fatalf("%d wait, %v, want %d", n, err, total)

@@ -237,8 +237,7 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 
 // pauseReceivers pauses all receivers until their agents set them again.
 func (s *store) pauseReceivers(b *pebble.Batch) error {
-	lower, upper := state.SpaceBounds(state.SpaceOutbox)
-	return state.ScanSpace(s.DB, lower, upper, func(key, row []byte) error {
+	return state.ScanAll(s.DB, state.SpaceOutbox, func(key, row []byte) error {
 		o, err := outbox.DecodeOutbox(row)
 		if err != nil || !o.Active {
 			return err

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -146,9 +145,8 @@ func TestImportRejectsANewerFormat(t *testing.T) {
 	l := newLog(t)
 	l.feed(m, 1, l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, &command.SetFormat{Format: command.MaxFormat + 1}))
 	data, _, _ := exportOf(t, m)
-	if _, err := Import(Options{Dir: filepath.Join(t.TempDir(), "state")}, bytes.NewReader(data), testFounding); !errors.Is(err, command.ErrNewerFormat) {
-		t.Errorf("imported: %v", err)
-	}
+	_, err := Import(Options{Dir: filepath.Join(t.TempDir(), "state")}, bytes.NewReader(data), testFounding)
+	check.Err(t, err, command.ErrNewerFormat, "import")
 }
 
 func TestImportRejects(t *testing.T) {
@@ -171,9 +169,8 @@ func TestImportRejects(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "state")
 		check.Fails(Import(Options{Dir: dir}, bytes.NewReader(tc.data), tc.as))(t, "%s is imported", name)
-		if _, _, err := snapshot.CheckStream(bytes.NewReader(tc.data)); (err == nil) != bytes.Equal(tc.data, data) {
-			t.Errorf("%s: checked with %v", name, err)
-		}
+		_, _, err := snapshot.CheckStream(bytes.NewReader(tc.data))
+		check.Equal(t, err == nil, bytes.Equal(tc.data, data), "%s: accepted, %v", name, err)
 	}
 	if _, err := Import(Options{Dir: r.opts.Dir}, bytes.NewReader(data), testFounding); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a state was imported over another one: %v", err)

@@ -160,8 +160,7 @@ func describeLog(t *testing.T, l *raftLog) (text []byte, done map[command.Op]boo
 	}
 	for _, space := range logicalSpaces() {
 		rows, sum := 0, sha256.New()
-		lower, upper := state.SpaceBounds(space)
-		must.Do(t, state.ScanSpace(m.store.DB, lower, upper, func(key, value []byte) error {
+		must.Do(t, state.ScanAll(m.store.DB, space, func(key, value []byte) error {
 			rows++
 			sum.Write(state.AppendBlob(state.AppendBlob(nil, key), value))
 			return nil

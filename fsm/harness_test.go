@@ -109,9 +109,7 @@ func (l *raftLog) feed(m *Machine, first, last uint64) {
 	if len(logs) == 0 {
 		return
 	}
-	if got := m.FSM().ApplyBatch(logs); len(got) != len(logs) {
-		l.t.Fatalf("%d responses to %d log entries", len(got), len(logs))
-	}
+	must.Equal(l.t, len(m.FSM().ApplyBatch(logs)), len(logs), "responses")
 }
 
 func (l *raftLog) last() uint64 { return uint64(len(l.entries)) }
@@ -160,9 +158,7 @@ func (r *rig) Run(bodies ...command.Payload) []command.Result {
 	for _, a := range r.obs.got[before:] {
 		out = append(out, a.Res)
 	}
-	if len(out) != len(bodies) {
-		r.T.Fatalf("%d results of %d commands", len(out), len(bodies))
-	}
+	must.Equal(r.T, len(out), len(bodies), "results")
 	return out
 }
 

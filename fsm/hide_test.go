@@ -72,10 +72,7 @@ func TestUnhideBringsEverythingBack(t *testing.T) {
 		if rapid.Bool().Draw(rt, "restarted") {
 			dir := m.opts.Dir
 			must.Do(rt, m.Close())
-			var err error
-			if m, err = tryOpenAt(dir); err != nil {
-				rt.Fatal(err)
-			}
+			m = must.Get(tryOpenAt(dir))(rt)
 		}
 		step(false, rapid.Permutation(ids).Draw(rt, "order back"))
 		after := rowsOf(rt, m)
@@ -97,8 +94,7 @@ func rowsOf(t fsmtest.Tester, m *Machine) map[string]string {
 		if slices.Contains([]byte{state.SpaceSession, state.SpaceAnswer, state.SpaceRecord, state.SpaceEvents, state.SpaceRule}, space) {
 			continue
 		}
-		lower, upper := state.SpaceBounds(space)
-		must.Do(t, state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
+		must.Do(t, state.ScanAll(m.store.DB, space, func(key, row []byte) error {
 			if !slices.ContainsFunc([][]byte{state.KeyRecorded, state.KeyHidden, state.KeyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
 				rows[string(key)] = string(row)
 			}

@@ -111,7 +111,7 @@ func TestWatchOpenedJobs(t *testing.T) {
 	}
 	posted := fsmtest.PostJob("bob")
 	posted.Tags = []string{"Français", "French"}
-	steps := []struct {
+	for i, step := range []struct {
 		command command.Payload
 		woken   []string
 	}{
@@ -120,8 +120,7 @@ func TestWatchOpenedJobs(t *testing.T) {
 		{&command.ReleaseJob{JobAction: fsmtest.OnJob("eve", 1)}, []string{"", "french"}},
 		{fsmtest.PostJob("bob"), []string{""}},
 		{fsmtest.Post("bob", nil), nil},
-	}
-	for i, step := range steps {
+	} {
 		r.Run(step.command)
 		var woken []string
 		for _, tag := range []string{"", "french", "german"} {

@@ -100,9 +100,8 @@ func factsOf(t fsmtest.Tester, v *view.View, history *homeHistory) *homeModel {
 		if p := m.filed[seq]; p != nil {
 			f.mentions, f.question = p.Mentions, p.Question && p.Kind == command.KindMessage
 		}
-		if f.job, _, err = v.Job(seq); err != nil {
-			t.Fatal(err)
-		}
+		f.job, _, err = v.Job(seq)
+		must.Do(t, err)
 		m.entries = append(m.entries, f)
 	}
 	return m
@@ -371,10 +370,7 @@ func TestHomeAgainstModel(t *testing.T) {
 			fed = l.last()
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
 				must.Do(rt, m.Close())
-				var err error
-				if m, err = tryOpenAt(m.opts.Dir); err != nil {
-					rt.Fatal(err)
-				}
+				m = must.Get(tryOpenAt(m.opts.Dir))(rt)
 			}
 			checkHome(rt, m, sent, history)
 		}

@@ -277,16 +277,16 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 	}
 	for _, words := range []string{"", "title"} {
 		for status := state.JobStatus(0); status <= state.JobClosed; status++ {
-			got, _, err := v.ListJobs(view.JobQuery{Status: status, Q: words, Limit: command.MaxList})
+			got, _, err := v.ListJobs(view.Query{JobStatus: status, Q: words, Limit: command.MaxList})
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
 			for _, poster := range []string{"ada", "pat", "ada" + view.Or + "pat"} {
-				checkJobsOf(t, v, want, view.JobQuery{Status: status, AgentKey: poster, Q: words})
+				checkJobsOf(t, v, want, view.Query{JobStatus: status, AgentKey: poster, Q: words})
 			}
 		}
-		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", Q: words})
-		checkJobsOf(t, v, want, view.JobQuery{ClaimantKey: "bob", AgentKey: "ada", Q: words})
+		checkJobsOf(t, v, want, view.Query{ClaimantKey: "bob", Q: words})
+		checkJobsOf(t, v, want, view.Query{ClaimantKey: "bob", AgentKey: "ada", Q: words})
 	}
 	if overdue, err := v.Overdue(); err != nil || len(overdue) > 0 {
 		t.Fatalf("claims of %v were not ended, %v", overdue, err)
@@ -295,12 +295,12 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 
 // checkJobsOf holds lists of jobs by their author and by who has claimed them against
 // the model, page by page.
-func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.JobQuery) {
+func checkJobsOf(t *rapid.T, v *view.View, m *jobModel, q view.Query) {
 	var want, got []uint64
 	for _, j := range slices.Backward(m.jobs) {
 		status := j.status(m.now)
 		if q.ClaimantKey != "" && (status != state.JobClaimed || j.claimant != q.ClaimantKey) ||
-			q.Status != 0 && status != q.Status || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
+			q.JobStatus != 0 && status != q.JobStatus || q.AgentKey != "" && !oneOf(q.AgentKey, j.poster) {
 			continue
 		}
 		want = append(want, j.seq)

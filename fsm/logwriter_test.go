@@ -237,9 +237,7 @@ func (w *logWriter) command() command.Payload {
 	if by, signed := command.SignatureOf(p); signed {
 		w.prove(p, by)
 	}
-	if _, err := command.Encode(p); err != nil {
-		w.Fatal(err)
-	}
+	must.Get(command.Encode(p))(w)
 	return p
 }
 
@@ -313,9 +311,7 @@ func (w *logWriter) idOf(seq uint64) string {
 
 func (w *logWriter) meta(seq uint64) (state.Meta, bool) {
 	meta, known, err := w.v.Meta(seq)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, err)
 	return meta, known
 }
 
@@ -415,10 +411,8 @@ func (w *logWriter) postJob() command.Payload {
 // onJob draws a job, often in a status, and who acts on it: often its claimant, or its poster.
 func (w *logWriter) onJob(status state.JobStatus) command.JobAction {
 	a := command.JobAction{Author: w.by(), Job: w.id()}
-	jobs, _, err := w.v.ListJobs(view.JobQuery{Status: one(w, status, status, 0), Limit: 4})
-	if err != nil {
-		w.Fatal(err)
-	}
+	jobs, _, err := w.v.ListJobs(view.Query{JobStatus: one(w, status, status, 0), Limit: 4})
+	must.Do(w, err)
 	if len(jobs) == 0 || w.oneOf(10) {
 		return a
 	}
@@ -465,9 +459,7 @@ func (w *logWriter) beginDeliveries() command.Payload {
 		c.Attempts = append(c.Attempts, d.NextAttempt())
 		return true
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, err)
 	if len(c.Attempts) == 0 || w.oneOf(10) {
 		c.Attempts = append(c.Attempts, w.attempt())
 	}
@@ -605,9 +597,7 @@ func (w *logWriter) liftRule() command.Payload {
 // sweep draws the sweep that is due, as the leader does.
 func (w *logWriter) sweep() command.Payload {
 	next, _, err := w.v.NextSweep(w.log.stamp, 0)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, err)
 	if next == nil || w.oneOf(10) {
 		next = &command.Sweep{Over: []uint64{w.seq()}}
 	}

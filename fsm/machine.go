@@ -116,14 +116,12 @@ func (o *Options) setDefaults() {
 	o.MaxOpenFiles = cmp.Or(o.MaxOpenFiles, DefaultMaxOpenFiles)
 	o.MemTableBytes = cmp.Or(o.MemTableBytes, DefaultMemTableBytes)
 	o.MaxFormat = cmp.Or(o.MaxFormat, command.MaxFormat)
+	o.FS = cmp.Or(o.FS, vfs.Default)
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
 	}
 	if o.Pace == nil {
 		o.Pace = func() func() { return func() {} }
-	}
-	if o.FS == nil {
-		o.FS = vfs.Default
 	}
 	if o.failpoint == nil {
 		o.failpoint = func(string) {}

@@ -103,9 +103,8 @@ func checkLeft(t *testing.T, x *life, l *raftLog, want contents) {
 	if log.count("dropped a received snapshot") > 0 {
 		t.Error("metadata were written before the files of their state")
 	}
-	if states := slices.DeleteFunc(must.Get(x.left.List("/state"))(t), func(name string) bool { return !snapshot.IsState(name) }); len(states) != 1 {
-		t.Errorf("after the start there are the states %q", states)
-	}
+	states := slices.DeleteFunc(must.Get(x.left.List("/state"))(t), func(name string) bool { return !snapshot.IsState(name) })
+	check.Equal(t, len(states), 1, "states after the start, %q", states)
 	newest := uint64(0)
 	if metas := must.Get(m.Snapshots().List())(t); len(metas) > 0 {
 		newest = metas[0].Index

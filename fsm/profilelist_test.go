@@ -39,7 +39,7 @@ func TestListProfiles(t *testing.T) {
 			{"!!", nil},
 		} {
 			for _, limit := range []int{0, 1, 2} {
-				check.Diff(t, fsmtest.ProfileNames(t, v, view.ProfileQuery{Q: tt.q, Limit: limit}), tt.want, "%q by %d", tt.q, limit)
+				check.Diff(t, fsmtest.ProfileNames(t, v, view.Query{Q: tt.q, Limit: limit}), tt.want, "%q by %d", tt.q, limit)
 			}
 		}
 		if _, ok, err := v.Profile("nobody"); ok || err != nil {

@@ -230,9 +230,8 @@ func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, re
 func checkVerified(t *rapid.T, m *Machine, want bool) {
 	v := m.View()
 	defer v.Release()
-	if doc, raw := fsmtest.ReadEntry(t, v, v.LastSeq()); doc.NameVerified != want {
-		t.Fatalf("verified %v, want %v: %s", doc.NameVerified, want, raw)
-	}
+	doc, raw := fsmtest.ReadEntry(t, v, v.LastSeq())
+	must.Equal(t, doc.NameVerified, want, "verified: %s", raw)
 }
 
 func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
@@ -240,7 +239,7 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 	defer v.Release()
 	order := slices.Clone(want.order)
 	slices.Reverse(order)
-	check.Diff(t, fsmtest.ProfileNames(t, v, view.ProfileQuery{Limit: 1}), order, "list")
+	check.Diff(t, fsmtest.ProfileNames(t, v, view.Query{Limit: 1}), order, "list")
 	for agent, p := range want.profiles {
 		got, _, err := v.Profile(agent)
 		if err != nil || got.Description != p.description || got.Note != p.note {

@@ -295,8 +295,7 @@ func rowDigest(t fsmtest.Tester, m *Machine) [32]byte {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	rows := must.Get(v.RowDigest(context.Background()))(t)
-	return rows
+	return must.Get(v.RowDigest(context.Background()))(t)
 }
 
 // check compares a machine, and the results since the last check, with the history.
@@ -377,9 +376,7 @@ func (f *follower) run() {
 			}
 			at = snapshot
 		}
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		if f.check != nil {
 			f.check()
 		}
@@ -397,8 +394,7 @@ func feedRoughly(rt *rapid.T, l *raftLog, m *Machine) *Machine {
 // tempMachine opens a machine for one round of a property.
 func tempMachine(t *rapid.T, change ...func(*Options)) *Machine {
 	dir := must.Get(os.MkdirTemp("", "fsm"))(t)
-	m := must.Get(tryOpenAt(dir, change...))(t)
-	return m
+	return must.Get(tryOpenAt(dir, change...))(t)
 }
 
 func dropMachine(t *rapid.T, m *Machine) {

@@ -32,8 +32,7 @@ func (r *rig) erase() {
 
 func (r *rig) find() []string {
 	r.T.Helper()
-	found := must.Get(fsmtest.FindText(r.opts.Dir, purgedWord))(r.T)
-	return found
+	return must.Get(fsmtest.FindText(r.opts.Dir, purgedWord))(r.T)
 }
 
 // publishPurged publishes all kinds of entries with the word, among others, and

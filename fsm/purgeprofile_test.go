@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -57,12 +58,9 @@ func TestPurgeOfAProfile(t *testing.T) {
 			}
 			r.erase()
 			check.Empty(t, r.find(), "files with the word")
-			if after, _ := r.Profile("ada"); after != before {
-				t.Errorf("another profile was %s and is %s", before, after)
-			}
-			if !r.HasKey("eve", "k-eve") {
-				t.Error("the owner has lost its key")
-			}
+			after, _ := r.Profile("ada")
+			check.Equal(t, after, before, "another profile")
+			check.Equal(t, r.HasKey("eve", "k-eve"), true, "the owner has its key")
 			anew := fsmtest.Register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", fsmtest.KeyHash("k-eve") })
 			r.Run(anew)
 			r.Run(&command.Hide{Order: fsmtest.ByOperator, Agents: []string{"eve"}, Unhide: true})
@@ -101,9 +99,7 @@ func TestPurgeOfAProfileIsListed(t *testing.T) {
 // TestPurgeFromASealedBlock: words that the index has sealed leave the files, of entries
 // and of profiles, and all others are found as before.
 func TestPurgeFromASealedBlock(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a block of the index")
-	}
+	longtest.SkipShort(t, "fills a block of the index")
 	r := newRig(t)
 	ids := publishPurged(r)
 	r.Run(wordyProfile("eve", "k-eve"))

@@ -68,9 +68,7 @@ func TestRecoveryAgainstModel(t *testing.T) {
 			if known[len(known)-1] != m.recovery {
 				known = append(known, m.recovery)
 			}
-			if !r.HasKey("ada", m.key) {
-				rt.Fatalf("step %d, %s: %s does not open the name", step, op, m.key)
-			}
+			must.Equal(rt, r.HasKey("ada", m.key), true, "step %d, %s: %s opens the name", step, op, m.key)
 			must.Equal(rt, r.Receiver("ada"), m.url, "step %d, %s: the receiver", step, op)
 		}
 		other := tempMachine(rt)

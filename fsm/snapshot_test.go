@@ -130,7 +130,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	check.Equal(t, int64(len(data)), meta.Size, "bytes, as announced,")
 	check.Equal(t, meta.ConfigurationIndex, 1, "configuration index")
 	check.Diff(t, meta.Configuration, testConfiguration, "configuration")
-	if from.snaps.Streams() != 0 || slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
+	if slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
 		t.Error("the checkpoint is left behind")
 	}
 
@@ -201,19 +201,20 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	}
 	check.Equal(t, len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))), snapshot.Kept, "files")
 	check.Err(t, check.Last(m.Snapshots().Open("nonsense")), os.ErrNotExist, "open of what is not there")
-	var open []io.Closer
-	for range snapshot.MaxStreams {
-		_, stream, err := m.Snapshots().Open(metas[0].ID)
-		must.Do(t, err)
-		open = append(open, stream)
+	for range 2 { // a stream that is closed twice makes room for one other
+		var open []io.Closer
+		for range snapshot.MaxStreams {
+			_, stream, err := m.Snapshots().Open(metas[0].ID)
+			must.Do(t, err)
+			open = append(open, stream)
+		}
+		if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil {
+			t.Error("one stream too many was opened")
+		}
+		for _, c := range open {
+			check.Err(t, errors.Join(c.Close(), c.Close()), nil, "error")
+		}
 	}
-	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.snaps.Streams() != snapshot.MaxStreams {
-		t.Errorf("one stream too many: %v; %d streams", err, m.snaps.Streams())
-	}
-	for _, c := range open {
-		check.Err(t, errors.Join(c.Close(), c.Close()), nil, "error")
-	}
-	check.Equal(t, m.snaps.Streams(), 0, "streams after the end")
 }
 
 // TestDamagedStreams damages the stream in many places. The receiver

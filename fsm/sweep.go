@@ -82,8 +82,7 @@ type sweptBlock struct {
 // sweptBlocks returns the blocks in which entries were swept since EraseSwept was done
 // with them.
 func sweptBlocks(r pebble.Reader) (blocks []sweptBlock, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceSweptBits)
-	err = state.ScanSpace(r, lower, upper, func(key, bits []byte) error {
+	err = state.ScanAll(r, state.SpaceSweptBits, func(key, bits []byte) error {
 		block := state.SeqOfKey(key)
 		done, _, err := state.GetRow(r, sweptOutKey(block))
 		if err == nil && !bytes.Equal(done, bits) {

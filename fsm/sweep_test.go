@@ -64,8 +64,7 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	}
 	word := []byte(strings.ToLower(purgedWord))
 	terms := func() (n int) {
-		lower, upper := state.SpaceBounds(state.SpaceIndex)
-		must.Do(t, state.ScanSpace(r.store.DB, lower, upper, func(key, _ []byte) error {
+		must.Do(t, state.ScanAll(r.store.DB, state.SpaceIndex, func(key, _ []byte) error {
 			if bytes.Contains(key, word) {
 				n++
 			}
@@ -91,9 +90,7 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 			t.Fatal(done, err)
 		}
 	}
-	if n := terms(); n > 0 {
-		t.Errorf("the word is in %d keys of the index", n)
-	}
+	check.Equal(t, terms(), 0, "keys of the index with the word")
 	thread()
 	await.Eventually(t, "former tables to go", func() bool { only, err := r.store.onlyLiveTables(); return only && err == nil })
 	for _, file := range r.find() {
@@ -143,9 +140,7 @@ func TestEraseSweptGivesWay(t *testing.T) {
 			t.Fatal(done, err)
 		}
 	}
-	if asked > 0 {
-		t.Error("what is done is done again")
-	}
+	check.Equal(t, asked, 0, "steps of what is done already")
 	await.Eventually(t, "former tables to go", func() bool { only, err := r.store.onlyLiveTables(); return only && err == nil })
 	if inTables() {
 		t.Errorf("the word is still in %s", r.find())
@@ -188,14 +183,11 @@ func TestSweptInTheEnd(t *testing.T) {
 func allRows(t fsmtest.Tester, m *Machine) map[string]string {
 	rows := map[string]string{}
 	for _, space := range logicalSpaces() {
-		lower, upper := state.SpaceBounds(space)
-		err := state.ScanSpace(m.store.DB, lower, upper, func(key, row []byte) error {
+		err := state.ScanAll(m.store.DB, space, func(key, row []byte) error {
 			rows[string(key)] = string(row)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return rows
 }
@@ -230,7 +222,5 @@ func checkSwept(t *rapid.T, m *Machine, days uint64) {
 		check.Equal(t, c.Entries, shown[string(key[1:])], "entries of a channel")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }

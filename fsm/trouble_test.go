@@ -1,10 +1,8 @@
 package fsm
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,27 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
 // lines counts the lines of a log.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+type lines struct{ await.Buffer }
 
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
+func (l *lines) count(text string) int { return strings.Count(l.String(), text) }
 
 // TestFullDisk: while the disk is full a flush ends with an error instead of never, Pebble
 // tries again with pauses and logs that once each time, and the state closes, with the rows

@@ -64,17 +64,17 @@ func see(t *rapid.T, m *Machine) *sight {
 		page(fmt.Sprintf("entries %+v", q), seqs, next, err, v.AppendEntries)
 	}
 	for status := state.JobStatus(0); status <= state.JobClosed; status++ {
-		for _, q := range []view.JobQuery{{}, {AgentKey: "ada"}, {ClaimantKey: "bob"}} {
-			q.Status, q.Limit = status, 5
+		for _, q := range []view.Query{{}, {AgentKey: "ada"}, {ClaimantKey: "bob"}} {
+			q.JobStatus, q.Limit = status, 5
 			seqs, next, err := v.ListJobs(q)
 			page(fmt.Sprintf("jobs %+v", q), seqs, next, err, v.AppendJobs)
 		}
 	}
 	for status := state.HelpStatus(0); status <= state.HelpClosed; status++ {
-		seqs, next, err := v.ListHelp(view.HelpQuery{Status: status, Limit: 5})
+		seqs, next, err := v.ListHelp(view.Query{HelpStatus: status, Limit: 5})
 		page(fmt.Sprintf("help %d", status), seqs, next, err, v.AppendHelps)
 	}
-	revisions, next, err := v.ListProfiles(view.ProfileQuery{Limit: 5})
+	revisions, next, err := v.ListProfiles(view.Query{Limit: 5})
 	page("profiles", revisions, next, err, v.AppendRevisions)
 	s.answers["channels"] = fmt.Sprint(v.Channels())
 	one := func(name string, dst []byte, err error) {

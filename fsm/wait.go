@@ -175,7 +175,6 @@ func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
 // WatchEvents is Watch for events; see View.Events.
 func (m *Machine) WatchEvents() (wake <-chan struct{}, stop func()) { return m.Watch(watchEvents) }
 
-// notifyAll wakes all watchers.
 func (ws *watchers) notifyAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

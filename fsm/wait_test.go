@@ -89,9 +89,8 @@ func TestViewsUnderCommits(t *testing.T) {
 					t.Errorf("list: %v, %v", seqs, err)
 				}
 				if n := v.LastSeq(); n > 0 {
-					if doc, _ := fsmtest.ReadEntry(t, v, n-1); doc.SupersededByCount != 1 {
-						t.Errorf("view at %d shows half a commit", v.Index())
-					}
+					doc, _ := fsmtest.ReadEntry(t, v, n-1)
+					check.Equal(t, doc.SupersededByCount, 1, "successors in half a commit, at %d", v.Index())
 				}
 				v.Release()
 			}
@@ -134,9 +133,7 @@ func TestCloseWaitsForViews(t *testing.T) {
 	default:
 	}
 	fsmtest.ReadEntry(t, v, seq)
-	if _, err := v.RowDigest(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, check.Last(v.RowDigest(t.Context())), nil, "digest")
 	v.Release()
 	check.Err(t, <-done, nil, "done")
 	check.Err(t, r.Close(), nil, "closed again")
@@ -156,9 +153,7 @@ func (o *lateReader) Applied(_ command.BootID, _ uint64, r command.Result, index
 	if o.m.Applied() < index || v.Index() < index {
 		o.t.Errorf("called for index %d at %d, view at %d", index, o.m.Applied(), v.Index())
 	}
-	if _, err := v.AppendEntry(nil, r.Entry); err != nil {
-		o.t.Errorf("entry %d: %v", r.Entry, err)
-	}
+	check.Err(o.t, check.Last(v.AppendEntry(nil, r.Entry)), nil, "entry %d", r.Entry)
 }
 
 func TestObserverSeesTheView(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -12,14 +13,13 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/membership"
 )
-
-var _ op.Backend = (*backend)(nil)
 
 // backend is the node's interface to the HTTP service.
 type backend struct{ *Node }
@@ -177,13 +177,49 @@ func shownNode(s *admin.Server, newest uint64) wire.ClusterNode {
 	return n
 }
 
-func (b *backend) Purges(ctx context.Context, view *view.View) (op.Purges, error) {
-	report, err := b.admin.Purges(ctx, view)
-	p := op.Purges{Purged: report.Purged, RemovedSince: report.RemovedSince, BackupsUntil: report.BackupsUntil, Servers: make([]op.PurgeDisk, len(report.Servers))}
-	for i, s := range report.Servers {
-		p.Servers[i] = op.PurgeDisk(s)
+// Purges returns which nodes have erased the purges that a view knows. The disk of a server that has
+// left is unknown.
+func (b *backend) Purges(ctx context.Context, v *view.View) (report op.Purges, err error) {
+	newest, since := int64(0), int64(math.MaxInt64)
+	err = v.Purges(0, func(p state.Purge) error {
+		report.Purged, newest, since = p.Number, p.At, min(since, p.Since)
+		return ctx.Err()
+	})
+	if err != nil {
+		return report, err
 	}
-	return p, err
+	if report.Purged > 0 {
+		report.RemovedSince = time.UnixMilli(since).UTC().Format(time.RFC3339)
+	}
+	if report.BackupsUntil, err = backupsUntil(v, newest); err != nil {
+		return report, err
+	}
+	for _, s := range b.admin.ClusterReport(ctx).Servers {
+		on := op.PurgeDisk{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
+		if s.Report != nil {
+			on.Done = min(s.Report.Purges.Done(), report.Purged)
+			on.Pending = report.Purged - on.Done
+		}
+		report.Servers = append(report.Servers, on)
+	}
+	return report, nil
+}
+
+// backupsUntil returns when the schedule will have deleted the last backup from before a purge, or
+// "" without such a backup.
+func backupsUntil(v *view.View, purged int64) (string, error) {
+	set, err := v.Settings()
+	if err != nil {
+		return "", err
+	}
+	run, err := v.BackupRun()
+	if err != nil || run.Oldest == 0 || run.Oldest > purged {
+		return "", err
+	}
+	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
+	// The date has whole seconds. It is rounded up, so that it is never too early.
+	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond)
+	return until.UTC().Format(time.RFC3339), nil
 }
 
 func (b *backend) Measured() wire.Measured {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/adminserver"
 	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/offsite"
 )
@@ -20,7 +22,8 @@ func (n *Node) newVerifier() *offsite.Verifier {
 			defer v.Release()
 			return v.PurgedUpTo(index)
 		},
-		Turn: n.admin.VerifiesBackups, Restore: n.tryRestore, Pacer: &n.pacer, Logger: n.logger,
+		Turn:    func(ctx context.Context) bool { return adminserver.VerifiesBackups(n.admin.ClusterReport(ctx)) },
+		Restore: n.tryRestore, Pacer: &n.pacer, Logger: n.logger,
 		Propose: n.proposeOwn,
 	}
 }

@@ -436,9 +436,11 @@ func (n *Node) openParts() (err error) {
 	})
 	n.purge = &purge.Worker{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
-		Others:  func(ctx context.Context) uint64 { return n.admin.LeastApplied(ctx) },
-		Turn:    func(ctx context.Context, purge uint64) bool { return n.admin.ErasesNext(ctx, purge) },
-		Discard: func() { n.verifier.Discard() },
+		Others: func(ctx context.Context) uint64 { return n.admin.LeastApplied(ctx) },
+		Turn: func(ctx context.Context, purge uint64) bool {
+			return adminserver.ErasesNext(n.admin.ClusterReport(ctx), purge)
+		},
+		Discard: func() error { return n.verifier.Discard() },
 		Forget: func() {
 			if server := n.serving.Load(); server != nil {
 				server.Forget()

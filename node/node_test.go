@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -32,6 +32,12 @@ import (
 const testPatience = time.Minute
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// call makes a request to a node.
+func call(t *testing.T, n *Node, method, path, body string, headers ...string) *raw.Response {
+	t.Helper()
+	return must.Get(raw.Do(t.Context(), http.DefaultClient, method, "http://"+n.HTTPAddr()+path, body, headers...))(t)
+}
 
 // local returns the configuration of a node on any free ports.
 func local(t *testing.T) config.Config {
@@ -215,13 +221,9 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 	await.Eventually(t, "ready", n.readyForTest)
 	suffix := strings.TrimPrefix(n.ServerID(), c.NodeID+"-")
 	for _, path := range []string{"/", "/livez", "/readyz", "/status", "/api/stats", "/api/usage", "/.well-known/agent-card.json", "/.well-known/agent.json", "/llms.txt", "/openapi.json"} {
-		res := must.Get(http.Get("http://" + n.HTTPAddr() + path))(t)
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
-		}
-		shown := fmt.Sprint(res.Header) + string(body)
+		res := call(t, n, http.MethodGet, path, "")
+		must.Equal(t, res.Status, http.StatusOK, "status of %s", path)
+		shown := fmt.Sprint(res.Header) + string(res.Body)
 		for what, private := range map[string]string{"server": suffix, "cluster": n.dataKey.ClusterID(), "version": c.Version, "directory": c.DataDir} {
 			if private == "" || strings.Contains(shown, private) {
 				t.Errorf("%s shows the %s, %q:\n%s", path, what, private, shown)
@@ -233,15 +235,11 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 func TestMetricsShowRaftAndNode(t *testing.T) {
 	n := mustStart(t, local(t))
 	await.Eventually(t, "ready", n.readyForTest)
-	res := must.Get(http.Get("http://" + n.HTTPAddr() + "/metrics"))(t)
-	defer func() { _ = res.Body.Close() }()
-	body := must.Get(io.ReadAll(res.Body))(t)
+	metrics := string(call(t, n, http.MethodGet, "/metrics", "").Body)
 	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply ", "raft_commitTime_count ", "raft_boltdb_storeLogs_count "} {
-		check.Contains(t, string(body), line, "metrics")
+		check.Contains(t, metrics, line, "metrics")
 	}
-	if strings.Contains(string(body), "raft_boltdb_logSize") {
-		t.Error("what Raft measures for each log entry and nobody reads is exported")
-	}
+	check.Lacks(t, metrics, "raft_boltdb_logSize", "the metrics, of what nobody reads")
 }
 
 // A node serves HTTPS beside HTTP, and takes a new certificate while it runs.
@@ -267,9 +265,7 @@ func TestHTTPS(t *testing.T) {
 	await.Eventually(t, "the new certificate is in use", func() bool { return ask().Equal(next.Leaf) && !next.Leaf.Equal(first) })
 	must.Do(t, os.Remove(c.TLSKey))
 	await.Eventually(t, "status and metrics show the problem", func() bool {
-		resp := must.Get(http.Get("http://" + n.HTTPAddr() + "/metrics"))(t)
-		defer resp.Body.Close()
-		metrics := string(must.Get(io.ReadAll(resp.Body))(t))
+		metrics := string(call(t, n, http.MethodGet, "/metrics", "").Body)
 		condition := n.health.Condition()
 		return strings.Contains(metrics, "commons_certificate_rejected 1") && strings.Contains(strings.Join(n.health.Warnings(&condition), "; "), c.TLSKey)
 	})

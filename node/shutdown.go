@@ -60,9 +60,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // Kill simulates a crash as far as that is possible inside one process: without a notice
 // to the others, and without a flush. It is for tests.
 func (n *Node) Kill() {
-	n.endOnce(func() {
-		n.finish(ending{crash: true}, nil)
-	})
+	n.endOnce(func() { n.finish(ending{crash: true}, nil) })
 	<-n.done
 }
 
@@ -187,10 +185,9 @@ func (n *Node) stopWorkers(ending) error {
 }
 
 func (n *Node) closeHTTP(how ending) error {
-	if how.polite {
-		return nil // Shutdown has done it
+	if !how.polite { // or else Shutdown has done it
+		_ = n.server.Shutdown(how.drain) // the other connections end with the process
 	}
-	_ = n.server.Shutdown(how.drain) // the other connections end with the process
 	return nil
 }
 

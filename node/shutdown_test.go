@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
@@ -33,8 +33,9 @@ func TestShutdownDelay(t *testing.T) {
 		defer close(ended)
 		_ = n.Shutdown(ctx) // cut short: its error is ctx's
 	}()
-	await.Eventually(t, "not ready", func() bool { return statusOf(t, http.MethodGet, n, "/readyz", "") == http.StatusServiceUnavailable })
-	check.Equal(t, statusOf(t, http.MethodPost, n, "/api/entries", "written during the delay"), http.StatusCreated, "a publication during the delay")
+	await.Eventually(t, "not ready", func() bool { return call(t, n, http.MethodGet, "/readyz", "").Status == http.StatusServiceUnavailable })
+	written := call(t, n, http.MethodPost, "/api/entries", "written during the delay", "Content-Type", "text/plain")
+	check.Equal(t, written.Status, http.StatusCreated, "a publication during the delay")
 	select {
 	case <-ended:
 		t.Error("the node ended before its delay was over")
@@ -42,15 +43,6 @@ func TestShutdownDelay(t *testing.T) {
 	}
 	cancel()
 	<-ended
-}
-
-func statusOf(t *testing.T, method string, n *Node, path, body string) int {
-	t.Helper()
-	req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+n.HTTPAddr()+path, strings.NewReader(body)))(t)
-	req.Header.Set("Content-Type", "text/plain")
-	res := must.Get(http.DefaultClient.Do(req))(t)
-	defer res.Body.Close()
-	return res.StatusCode
 }
 
 // TestShutdownDuringTheStart holds that a node that has to end before it serves,
@@ -101,9 +93,7 @@ func TestFailureIsLoggedAfterTheEnd(t *testing.T) {
 // the background does not.
 func TestFailureDuringHangingWork(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for workersTimeout")
-	}
+	longtest.SkipShort(t, "waits for workersTimeout")
 	n := mustStart(t, local(t))
 	await.Eventually(t, "ready", n.readyForTest)
 	work := make(chan struct{})

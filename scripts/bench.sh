@@ -94,6 +94,7 @@ ready() { # <url> <log>
 }
 
 build() {
+  echo "bench: building commons and its load: the first time, that takes a minute or two" >&2
   go build -o "$work/commons" .
   go build -o "$work/bench" ./scripts/bench/cmd
 }

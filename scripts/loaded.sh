@@ -16,6 +16,7 @@ finish() {
 }
 trap finish EXIT
 
+echo "loaded: building the tests, which run beside $((4 * $(nproc))) busy processes" >&2
 go test -c -vet=off -o "$built/integration.test" ./node/integration
 for ((number = 0; number < 4 * $(nproc); number++)); do
   timeout --foreground "$most" bash -c 'while :; do :; done' &
@@ -24,4 +25,4 @@ done
 timeout --foreground "$most" bash -c "while dd if=/dev/zero of='$built/busy' bs=1M count=8 conv=fsync status=none; do :; done" &
 busy+=($!)
 cd node/integration
-"$built/integration.test" -test.short -test.run 'Leader|Selection|Kill|Restart' -test.timeout 14m
+"$built/integration.test" -test.v -test.short -test.run 'Leader|Selection|Kill|Restart' -test.timeout 14m

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a part of the nightly workflow. Most take hours.
 #
-#   scripts/nightly.sh fuzz|chaos|race|mutants|loaded|coverage
+#   scripts/nightly.sh fuzz|simulation|chaos|race|mutants|loaded|coverage
 #
 # A failed part leaves its reports in the directory nightly.
 set -euo pipefail
@@ -12,6 +12,9 @@ case "${1:-}" in
 fuzz) # an hour in all
   targets="$(git grep -h '^func Fuzz' -- '*_test.go' | wc -l)"
   COMMONS_CI_FUZZ_GUIDED=1 COMMONS_CI_FUZZ_TIME="$((3600 / targets))s" bash .ci/run fuzz
+  ;;
+simulation) # an hour of processor time, from a seed of the commit on
+  COMMONS_CI_SIMULATION_TIME=1h bash .ci/run simulation
   ;;
 chaos)
   sudo env PATH="$PATH" scripts/chaos.sh --long 120 | tee nightly/chaos.log
@@ -29,7 +32,7 @@ coverage)
   scripts/coverage.sh nightly
   ;;
 *)
-  echo "usage: scripts/nightly.sh fuzz|chaos|race|mutants|loaded|coverage" >&2
+  echo "usage: scripts/nightly.sh fuzz|simulation|chaos|race|mutants|loaded|coverage" >&2
   exit 2
   ;;
 esac

@@ -29,6 +29,7 @@ work="$(mktemp -d "${TMPDIR:-/tmp}/commons-release.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
 
+echo "release.sh: building what makes packages" >&2
 # The bill of materials names the program that wrote it by its checksum.
 CGO_ENABLED=0 go build -C tools/sbom -trimpath -buildvcs=false -o "$work/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 CGO_ENABLED=0 go build -C tools/deploy -trimpath -buildvcs=false -o "$work/deb" ./deb

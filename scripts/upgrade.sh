@@ -12,9 +12,10 @@ trap 'rm -rf "$work"' EXIT
 
 upgrade() { # <name of the former version> <its binary> <later binary> <scenario> [<flag of chaos> ...]
   echo "== from $1"
-  CHAOS_BINARY="$2" scripts/chaos.sh -least 30 -scenario "$4" -later "$3" "${@:5}"
+  CHAOS_BINARY="$2" scripts/chaos.sh -least 10 -scenario "$4" -later "$3" "${@:5}"
 }
 
+echo "upgrade: building this version and a later one" >&2
 go build -o "$work/this" .
 # shellcheck source=scripts/later.sh
 source scripts/later.sh "$work"

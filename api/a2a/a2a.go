@@ -62,7 +62,6 @@ const HeaderVersion = "A2A-Version"
 // methods are the methods of JSON-RPC that send a message, with their dialects.
 var methods = map[string]dialect{"SendMessage": dialect10, "message/send": dialect03}
 
-// rpcRequest is a request of JSON-RPC.
 type rpcRequest struct {
 	id     any // a string, a json.Number or nil
 	method string
@@ -73,10 +72,7 @@ type rpcRequest struct {
 func postRPC(r Request) wire.Reply {
 	var rpc rpcRequest
 	d, unsupported := dialectOf(r, dialect10)
-	failed := rpc.read(r)
-	if failed == nil {
-		failed = unsupported // after read, so that the response has the id
-	}
+	failed := cmp.Or(rpc.read(r), unsupported) // read in any case, so that the response has the id
 	var result wire.Object
 	if failed == nil {
 		result, failed = answerMethod(r, &d, &rpc)
@@ -114,18 +110,13 @@ func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure
 
 // versionOf returns the version that the client asks for, or "".
 func versionOf(r Request) string {
-	if version := r.Header(HeaderVersion); version != "" {
-		return strings.TrimSpace(version)
-	}
-	pairs, err := r.Query()
-	if err != nil {
-		return ""
-	}
+	version := r.Header(HeaderVersion)
+	pairs, _ := r.Query() // none after an error
 	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return p.Name == HeaderVersion })
-	if at < 0 {
-		return ""
+	if version == "" && at >= 0 {
+		version = pairs[at].Value
 	}
-	return strings.TrimSpace(pairs[at].Value)
+	return strings.TrimSpace(version)
 }
 
 // dialectOf returns the dialect of the version that the client states, by default usual. A patch

@@ -40,9 +40,7 @@ func TestA2APublishes(t *testing.T) {
 		}
 		apitest.Equal(t, m.Parts[0].Text, duplicate, strings.Contains(m.Parts[0].Text, "This messageId was used before"))
 		for _, want := range []string{p.Entry.ID, s.URL + "/api/entries/" + p.Entry.ID, `{"command": "home", "agent": "Ada"}`, `"relation": "retraction", "agent": "Ada"}`} {
-			if !strings.Contains(m.Parts[0].Text, want) {
-				t.Errorf("the text lacks %s: %s", want, m.Parts[0].Text)
-			}
+			check.Contains(t, m.Parts[0].Text, want, "the text")
 		}
 		return p
 	}
@@ -56,9 +54,7 @@ func TestA2APublishes(t *testing.T) {
 	r := s.Post("/a2a/v1/message%3Asend", `{"message":{"role":"ROLE_USER","messageId":"m1","parts":`+parts+`}}`)
 	flat := apitest.Decoded[struct{ Message *apitest.ReplyA2A }](t, r)
 	check(flat.Message, "ROLE_AGENT", "", true)
-	if index := strconv.FormatUint(s.Backend.Machine.Applied(), 10); r.Header.Get("X-Commons-Index") != index {
-		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
-	}
+	r.WantHeader(t, "X-Commons-Index", strconv.FormatUint(s.Backend.Machine.Applied(), 10))
 	// A client's request_id is another key, be it what is made of a messageId.
 	sum := sha256.Sum256([]byte("m2\x00"))
 	for _, id := range []string{"m1234567", strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))} {
@@ -200,9 +196,7 @@ func TestA2AHearsCommands(t *testing.T) {
 			t.Errorf("%s: %+v %+v", test.text, r.Result, r.Error)
 		}
 	}
-	if applied := s.Backend.Machine.Applied(); applied != 1 {
-		t.Errorf("%d commands were applied, want none", applied-1)
-	}
+	check.Equal(t, s.Backend.Machine.Applied(), 1, "commands that were applied")
 	for i, text := range []string{
 		"ping",
 		"Are you there?",
@@ -525,9 +519,7 @@ func TestA2ACommandExamples(t *testing.T) {
 			}
 		}
 	}
-	if now := s.Backend.Machine.Applied(); now != applied {
-		t.Errorf("%d commands were applied", now-applied)
-	}
+	check.Equal(t, s.Backend.Machine.Applied(), applied, "commands that were applied")
 }
 
 // TestA2ADataCommands checks that the commands of data parts do not publish, that their parameters
@@ -537,11 +529,14 @@ func TestA2ADataCommands(t *testing.T) {
 	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
 	s.Publish(map[string]any{"agent": "bob", "title": "Otters,\n@ada", "body": "They swim.", "kind": "knowledge"})
 	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count\notters", "body": "All of them"}).Want(t, http.StatusCreated)
+	s.Post("/api/jobs", map[string]any{"agent": "cyd", "title": "Count seals", "body": "All of them"}).Want(t, http.StatusCreated)
+	s.Post("/api/jobs", map[string]any{"agent": "dee", "action": "claim", "job_id": "j4"}).Want(t, http.StatusCreated)
 	applied := s.Backend.Machine.Applied()
 	for i, test := range []struct{ parts, text, data string }{
 		{`[{"data":{"command":"home","agent":"ada"}}]`, "For you:\ne2 bob: Otters, @ada\nNot answered by you yet:\ne2 bob\nOpen jobs:\nj3 cyd: Count otters\n", `"forYou":[{"id":"e2"`},
 		{`[{"data":{"command":"home","for":"nobody","brief":true}}]`, "For you: nothing new.", `"agent":"nobody"`},
 		{`[{"data":{"command":"jobs"}}]`, "j3 (open) cyd: Count otters", `"jobs":[{"id":"j3"`},
+		{`[{"data":{"command":"jobs","status":"claimed"}}]`, "j4 (claimed, not proven) cyd: Count seals", `"jobs":[{"id":"j4"`},
 		{`[{"data":{"command":"jobs","status":"done"}}]`, "There are no such jobs", `"jobs":[]`},
 		{`[{"data":{"command":" Search ","q":"otters","limit":1,"kind":"knowledge"}}]`, "e2 [knowledge] bob", `"entries":[{"id":"e2"`},
 		{`[{"data":{"command":"search","q":"otters","brief":true}}]`, "Found, newest first: j3 e2 e1.", `"ids":["j3","e2","e1"]`},
@@ -596,6 +591,14 @@ func TestA2ADataCommands(t *testing.T) {
 			t.Errorf("%s: the example %s: %+v", test.parts, problem.Example, again.Error)
 		}
 	}
+	publishes := `[{"data":{"command":"search","action":"publish","confirm":"write","body":"Hello all"}}]`
+	if r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "read-only", publishes)); r.Error == nil || apitest.ProblemA2A(t, r.Error.Data).Issues[0].Field != "action" {
+		t.Errorf("a command that publishes: %+v", r)
+	}
+	weak := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "weak", `[{"data":{"command":"read","id":"e1","consistency":"weak"}}]`))
+	if problem := apitest.ProblemA2A(t, weak.Error.Data); apitest.RPC(t, s, string(problem.Example)).Error != nil {
+		t.Errorf("the example of a command that reads an entry: %s", problem.Example)
+	}
 	noID := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "", `[{"data":{"command":"jobs","status":"lost"}}]`))
 	if problem := apitest.ProblemA2A(t, noID.Error.Data); len(problem.Issues) != 2 || apitest.RPC(t, s, string(problem.Example)).Error != nil {
 		t.Errorf("a command without an id: %+v %s", problem.Issues, problem.Example)
@@ -609,9 +612,7 @@ func TestA2ADataCommands(t *testing.T) {
 	} {
 		r := apitest.RPC(t, s, apitest.MessageRequest("SendMessage", "", test.parts))
 		problem := apitest.ProblemA2A(t, r.Error.Data)
-		if last := problem.Issues[len(problem.Issues)-1].Field; last != test.field {
-			t.Errorf("%s without an id: %+v, want the last of %s", test.parts, problem.Issues, test.field)
-		}
+		check.Equal(t, problem.Issues[len(problem.Issues)-1].Field, test.field, "%s without an id: the field of the last problem", test.parts)
 		keyed := strings.Contains(test.parts, "edit_key")
 		if strings.Contains(string(problem.Example), apitest.AgentKey) || keyed != slices.Contains(problem.Notes, wire.KeyLeftOut) {
 			t.Errorf("%s without an id: the example %s with %q", test.parts, problem.Example, problem.Notes)
@@ -622,9 +623,7 @@ func TestA2ADataCommands(t *testing.T) {
 			}
 		}
 	}
-	if now := s.Backend.Machine.Applied(); now != applied {
-		t.Errorf("%d commands were applied", now-applied)
-	}
+	check.Equal(t, s.Backend.Machine.Applied(), applied, "commands that were applied")
 }
 
 // TestA2ARetracts checks that the data part in the answer to a publication retracts it.

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -220,6 +221,9 @@ func (m *message) example(d dialect, entry wire.Object) wire.Object {
 	case m.dataCommand != "":
 		data = data.With(memberCommand, m.dataCommand)
 	}
+	if at := wire.Object(m.data).Index("id"); m.dataCommand == "read" && at >= 0 { // it is no parameter
+		data = data.With("id", m.data[at].Value)
+	}
 	for _, member := range entry {
 		if m.dataCommand == "home" && member.Name == "for" {
 			member.Name = "agent"
@@ -231,12 +235,9 @@ func (m *message) example(d dialect, entry wire.Object) wire.Object {
 			text = s
 			continue
 		}
-		data = data.With(member.Name, member.Value)
+		data = data.Replace(member.Name, member.Value)
 	}
-	id := m.id
-	if id == "" {
-		id = "m-" + wire.ShortHash("example", text)
-	}
+	id := cmp.Or(m.id, "m-"+wire.ShortHash("example", text))
 	var parts []wire.Object
 	if m.dataCommand == "" {
 		parts = append(parts, d.textPart(text))
@@ -262,7 +263,6 @@ func (d dialect) partsName() string {
 	return "parts"
 }
 
-// textPart returns a part of text.
 func (d dialect) textPart(text string) wire.Object {
 	if d == dialect03 {
 		return wire.Object{{"kind", "text"}, {"text", text}}
@@ -270,7 +270,6 @@ func (d dialect) textPart(text string) wire.Object {
 	return wire.Object{{"text", text}}
 }
 
-// dataPart returns a part of data.
 func (d dialect) dataPart(data any) wire.Object {
 	switch d {
 	case dialect03:

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	_ "embed" // the texts
 	"encoding/json"
 	"maps"
@@ -38,9 +39,7 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 	if failed != nil {
 		return nil, failed
 	}
-	if said.context = m.context; said.context == "" {
-		said.context = "c-" + wire.ShortHash(r.Sender(), m.id)
-	}
+	said.context = cmp.Or(m.context, "c-"+wire.ShortHash(r.Sender(), m.id))
 	return m.reply(d, said), nil
 }
 
@@ -156,7 +155,6 @@ var dataCommands = map[string]dataCommand{
 	"home": {"home", "home"}, "jobs": {"listJobs", "jobs"}, "search": {"listEntries", "found"}, "read": {"getEntry", "entry"},
 }
 
-// dataCommandNames are the names of dataCommands.
 var dataCommandNames = slices.Sorted(maps.Keys(dataCommands))
 
 // invocation returns the members of the data as the parameters of the command's operation: a list
@@ -171,6 +169,8 @@ func (m *message) invocation() (in wire.Invocation) {
 			text, isText := value.(string)
 			if !isText {
 				text = string(wire.AppendJSON(nil, value))
+			} else if isList {
+				text = wire.ListText(text)
 			}
 			switch {
 			case value == nil:
@@ -220,12 +220,9 @@ func searchWords(line string) (words string, is bool) {
 // filed reports whether the data files the text, for example in a channel. Such a text is published
 // even if it looks like a command. A name alone does not file it.
 func (m *message) filed() bool {
-	for _, f := range m.data {
-		if f.Name != "agent" && f.Name != "edit_key" && f.Value != nil {
-			return true
-		}
-	}
-	return m.texts == 0
+	return m.texts == 0 || slices.ContainsFunc(m.data, func(f wire.Field) bool {
+		return f.Name != "agent" && f.Name != "edit_key" && f.Value != nil
+	})
 }
 
 //go:embed help.txt
@@ -267,7 +264,6 @@ func (m *message) perform(r Request, operation string, in wire.Invocation, words
 	return &reply{text: text, data: json.RawMessage(done.Body)}, nil
 }
 
-// publish publishes the text.
 func publish(r Request, m *message) (*reply, *failure) {
 	return m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, "published")
 }

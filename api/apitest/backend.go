@@ -22,6 +22,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // Epoch is the instant of the first command of every Backend, in milliseconds
@@ -82,16 +84,8 @@ var boot = command.BootID{0xa9}
 func NewBackend(tb testing.TB) *Backend {
 	tb.Helper()
 	b := &Backend{Ready: []op.Check{{Name: "leader", OK: true, Detail: "node-a leads"}}}
-	machine, err := fsm.Open(fsm.Options{Dir: "state", FS: fsmtest.Memory(), Observer: b})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	b.Machine = machine
-	tb.Cleanup(func() {
-		if err := machine.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	b.Machine = must.Get(fsm.Open(fsm.Options{Dir: "state", FS: fsmtest.Memory(), Observer: b}))(tb)
+	tb.Cleanup(func() { check.Err(tb, b.Machine.Close(), nil, "close the state") })
 	b.apply(&command.Init{ClusterID: "test", SealedDataKey: []byte("sealed")})
 	return b
 }
@@ -121,14 +115,11 @@ func (b *Backend) apply(payload command.Payload) (command.Result, uint64) {
 }
 
 // Propose implements op.Backend.
-func (b *Backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
+func (b *Backend) Propose(_ context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	b.mayPanic()
 	b.mu.Lock()
 	b.Senders = append(b.Senders, from)
 	b.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return command.Result{}, 0, err
-	}
 	if b.Reject != nil {
 		if err := b.Reject(from, payload); err != nil {
 			return command.Result{}, 0, err
@@ -293,7 +284,7 @@ func (*Backend) Measured() wire.Measured {
 	m := wire.Measured{PartMillis: part, Writes: make([]wire.Point, parts), Reads: make([]wire.Point, parts)}
 	m.Writes[parts-9], m.Writes[parts-1] = wire.Point{Count: 1, MeanMillis: 2, MostMillis: 2}, wire.Point{Count: 3, MeanMillis: 4, MostMillis: 5}
 	now := time.Now().UnixMilli()
-	m.Outages = []wire.Outage{{From: now - 20*part, To: now - 10*part}}
+	m.Outages = []wire.Outage{{From: now - part}, {From: now - 20*part, To: now - 10*part}}
 	for i := range parts {
 		m.Reads[i] = wire.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -118,4 +119,20 @@ func (st *EventStream) Expect(want ...string) {
 	for _, one := range want {
 		must.Equal(st.t, st.Next().String(), one, "line of the stream")
 	}
+}
+
+// OneEvent is a stream that ends after the first event that is not a ping.
+type OneEvent struct {
+	io.ReadCloser
+
+	seen strings.Builder
+}
+
+func (r *OneEvent) Read(p []byte) (int, error) {
+	if _, event, found := strings.Cut(r.seen.String(), "event: entry\n"); found && strings.Contains(event, "\n\n") {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := r.ReadCloser.Read(p[:1])
+	r.seen.Write(p[:n])
+	return n, err
 }

@@ -104,10 +104,7 @@ func (b *Toolbox) Use(tool string, arguments any) ToolResult {
 	if err != nil {
 		b.t.Fatalf("%s %v: %v", tool, arguments, err)
 	}
-	body, err := json.Marshal(result.StructuredContent)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(result.StructuredContent))(b.t)
 	if len(result.Content) != 1 {
 		b.t.Fatalf("%s: %d contents", tool, len(result.Content))
 	}
@@ -130,8 +127,7 @@ func AnyJSON(t *testing.T, data []byte) (value any) {
 // JSON returns the JSON of a value.
 func JSON(t *testing.T, value any) string {
 	t.Helper()
-	data := must.Get(json.Marshal(value))(t)
-	return string(data)
+	return string(must.Get(json.Marshal(value))(t))
 }
 
 // Args are the arguments of a call.
@@ -154,6 +150,12 @@ func ToolCall(name string, arguments any) string {
 func CallTool(t *testing.T, s *Server, name string, arguments any, headers ...string) (*Response, ToolResult) {
 	t.Helper()
 	r := s.Post("/mcp", ToolCall(name, arguments), headers...).Must(t, http.StatusOK)
+	return r, toolResult(t, r)
+}
+
+// toolResult returns the result of a tool that a response holds.
+func toolResult(t *testing.T, r *Response) ToolResult {
+	t.Helper()
 	answer := Decoded[struct {
 		Result struct {
 			Content           []struct{ Text string }
@@ -162,7 +164,7 @@ func CallTool(t *testing.T, s *Server, name string, arguments any, headers ...st
 		}
 	}](t, r).Result
 	if len(answer.Content) == 0 {
-		t.Fatalf("%s: %s", name, r.Body)
+		t.Fatalf("%s: %s", r.call, r.Body)
 	}
-	return r, ToolResult{answer.Content[0].Text, answer.StructuredContent, answer.IsError}
+	return ToolResult{answer.Content[0].Text, answer.StructuredContent, answer.IsError}
 }

@@ -30,8 +30,7 @@ func WithModerator(t *testing.T, configure ...func(*api.Config)) *Server {
 
 // AsModerator sends a call of moderation.
 func AsModerator(s *Server, path string, body any) *Response {
-	data, _ := json.Marshal(body)
-	return s.Post("/api/moderation/"+path, string(data), "Authorization", "Bearer "+ModToken)
+	return s.Post("/api/moderation/"+path, body, "Authorization", "Bearer "+ModToken)
 }
 
 // ModerationLog returns the newest rows of the record.
@@ -49,10 +48,9 @@ type HideAnswer struct {
 }
 
 // Moderate carries a call of moderation out.
-func Moderate(t *testing.T, s *Server, path string, body any) (answer HideAnswer) {
+func Moderate(t *testing.T, s *Server, path string, body any) HideAnswer {
 	t.Helper()
-	AsModerator(s, path, body).Must(t, http.StatusOK).Decode(t, &answer)
-	return answer
+	return Decoded[HideAnswer](t, AsModerator(s, path, body).Must(t, http.StatusOK))
 }
 
 // Operate runs an operation of moderation as the operator does, over the private port.
@@ -64,8 +62,7 @@ func Operate(s *Server, operation string, body any) *Response {
 }
 
 // Purge purges entries and profiles as the operator does.
-func Purge(t *testing.T, s *Server, body any) (answer HideAnswer) {
+func Purge(t *testing.T, s *Server, body any) HideAnswer {
 	t.Helper()
-	Operate(s, "purge", body).Must(t, http.StatusOK).Decode(t, &answer)
-	return answer
+	return Decoded[HideAnswer](t, Operate(s, "purge", body).Must(t, http.StatusOK))
 }

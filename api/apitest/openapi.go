@@ -23,7 +23,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/commons-cluster/commons/api"
-
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -84,11 +83,7 @@ func conforms(value any, pointer ...string) error {
 // Document returns the OpenAPI document.
 func Document(tb testing.TB) *openapi3.T {
 	tb.Helper()
-	doc, err := document()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return doc
+	return must.Get(document())(tb)
 }
 
 // Check checks a response against the OpenAPI document, and for the headers of every response.
@@ -112,16 +107,12 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 	if !isJSON && r.Status >= http.StatusBadRequest && req.URL.Path != "/readyz" {
 		tb.Errorf("%s %s: %d of type %q", req.Method, req.URL.Path, r.Status, media)
 	}
-	paths, err := router()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	found, params, err := paths.FindRoute(req)
+	found, params, err := must.Get(router())(tb).FindRoute(req)
 	if r.Status >= http.StatusBadRequest {
 		checkRejection(tb, req, r)
 	}
 	if err != nil && strings.HasPrefix(req.URL.Path, "/a2a/") {
-		checkSchema(tb, r, "RPCStatus")
+		CheckValue(tb, r.Body, "RPCStatus")
 		return
 	}
 	if err != nil {
@@ -273,16 +264,8 @@ func RanAll() bool {
 // CheckError holds an answer against the Error object's schema and returns it.
 func CheckError(tb testing.TB, r *Response) Problem {
 	tb.Helper()
-	checkSchema(tb, r, "Error")
-	var p Problem
-	r.Decode(tb, &p)
-	return p
-}
-
-// checkSchema holds an answer that rejects a request against a schema by name.
-func checkSchema(tb testing.TB, r *Response, name string) {
-	tb.Helper()
-	CheckValue(tb, r.Body, name)
+	CheckValue(tb, r.Body, "Error")
+	return Decoded[Problem](tb, r)
 }
 
 // CheckValue holds JSON against a schema by name.
@@ -342,8 +325,7 @@ func ExamplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
 	}
 	examples := make(map[string][]byte, len(values))
 	for name, value := range values {
-		data := must.Get(json.Marshal(value))(t)
-		examples[name] = data
+		examples[name] = must.Get(json.Marshal(value))(t)
 	}
 	return examples
 }

@@ -32,16 +32,11 @@ var Publishers = []publisher{{"post", "general", "request_id"}, {"a2a", "a2a", "
 func (p publisher) Publish(t *testing.T, s *Server, fields map[string]any) (o Outcome) {
 	t.Helper()
 	r := Ways[p.Name](s, fields)
-	body, fails := json.RawMessage(r.Body), r.Status >= http.StatusBadRequest
+	body, fails := r.Body, r.Status >= http.StatusBadRequest
 	switch {
 	case p.Name == "mcp":
-		result := Decoded[struct {
-			Result struct {
-				StructuredContent json.RawMessage
-				IsError           bool
-			}
-		}](t, r).Result
-		body, fails = result.StructuredContent, result.IsError
+		result := toolResult(t, r)
+		body, fails = result.Body, result.IsError
 	case fails:
 		problem := RejectionIn(t, r)
 		o.Problem = &problem

@@ -157,9 +157,6 @@ func checkOwn(t *testing.T, s *Server, sent any, p Problem, writes bool) {
 	}
 }
 
-// ReportsPath is the path of reports, which need an entry.
-const ReportsPath = "/api/reports"
-
 // SeenPath needs a key, which no example holds.
 const SeenPath = "/api/home/seen"
 
@@ -175,8 +172,7 @@ func Worked(path string, r *Response) bool {
 // RejectedPost is rejected for a body whose fields break rules.
 func RejectedPost(t *testing.T, s *Server, path string, fields any) Problem {
 	t.Helper()
-	body := must.Get(json.Marshal(fields))(t)
-	return Rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, string(body))
+	return Rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, JSON(t, fields))
 }
 
 // ExampleQuery is an example as the query of a GET.
@@ -184,9 +180,5 @@ func ExampleQuery(t *testing.T, example json.RawMessage) string {
 	t.Helper()
 	var params map[string]any
 	must.Do(t, json.Unmarshal(example, &params))
-	query := url.Values{}
-	for name, value := range params {
-		query.Set(name, fmt.Sprint(value))
-	}
-	return query.Encode()
+	return valuesOf(params).Encode()
 }

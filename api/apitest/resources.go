@@ -2,13 +2,11 @@ package apitest
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"net/http"
 	"testing"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // Register posts a profile and returns the answer, which must have the status.
@@ -17,10 +15,12 @@ func Register(t *testing.T, s *Server, status int, body map[string]any) client.R
 	return Decoded[client.Registered](t, s.Post("/api/agents", body).Must(t, status))
 }
 
-// The key of the agents that are registered here, and the path of the deliveries to ada.
+// The key of the agents that are registered here, the path of the deliveries to ada, and that of
+// reports, which need an entry.
 const (
 	AgentKey       = "ck_hook" + "234567abcdefghijklmnopqrstuvwxyz234567abcdefghij"
 	DeliveriesPath = "/api/agents/ada/deliveries"
+	ReportsPath    = "/api/reports"
 )
 
 // Bearer is the header with AgentKey.
@@ -67,8 +67,7 @@ type Reported struct {
 // SendReport reports an entry.
 func SendReport(t *testing.T, s *Server, status int, fields map[string]any, headers ...string) (r Reported) {
 	t.Helper()
-	body := must.Get(json.Marshal(fields))(t)
-	got := s.Do(http.MethodPost, ReportsPath, string(body), append(headers, "Content-Type", JSONType)...).Must(t, status)
+	got := s.Post(ReportsPath, fields, headers...).Must(t, status)
 	if status < http.StatusBadRequest {
 		got.Decode(t, &r)
 	}

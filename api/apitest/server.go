@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,14 +44,8 @@ func Start(tb testing.TB, b *Backend, configure ...func(*api.Config)) *Server {
 	for _, change := range configure {
 		change(&cfg)
 	}
-	server, err := api.New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	server := must.Get(api.New(cfg))(tb)
+	ln := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
 	s := ServerAt(tb, ln.Addr().String())
 	s.Backend, s.API = b, server
 	served := make(chan error, 1)
@@ -103,10 +96,7 @@ func (s *Server) Do(method, path, body string, headers ...string) *Response {
 // Request returns a request to the server. Headers are names and values by turns.
 func (s *Server) Request(method, path, body string, headers ...string) *http.Request {
 	s.tb.Helper()
-	req, err := http.NewRequestWithContext(s.tb.Context(), method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(s.tb.Context(), method, s.URL+path, strings.NewReader(body)))(s.tb)
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
@@ -117,14 +107,9 @@ func (s *Server) Request(method, path, body string, headers ...string) *http.Req
 func (s *Server) Send(req *http.Request) *Response {
 	s.tb.Helper()
 	resp, err := s.transport.RoundTrip(req)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	must.Do(s.tb, err)
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	data := must.Get(io.ReadAll(resp.Body))(s.tb)
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: data, call: req.Method + " " + req.URL.RequestURI()}
 }
 
@@ -154,11 +139,7 @@ func (s *Server) Post(path string, value any, headers ...string) *Response {
 	s.tb.Helper()
 	body, isText := value.(string)
 	if !isText {
-		data, err := json.Marshal(value)
-		if err != nil {
-			s.tb.Fatal(err)
-		}
-		body = string(data)
+		body = string(must.Get(json.Marshal(value))(s.tb))
 	}
 	return s.Do(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, headers...)...)
 }
@@ -190,13 +171,7 @@ type Problem struct {
 // Publish posts an entry and insists on 201.
 func (s *Server) Publish(entry map[string]any) Entry {
 	s.tb.Helper()
-	r := s.Post("/api/entries", entry)
-	if r.Status != http.StatusCreated {
-		s.tb.Fatalf("publish %v: %d %s", entry, r.Status, r.Body)
-	}
-	var p Published
-	r.Decode(s.tb, &p)
-	return p.Entry
+	return Decoded[Published](s.tb, s.Post("/api/entries", entry).Must(s.tb, http.StatusCreated)).Entry
 }
 
 // JSONType is the media type of JSON.
@@ -254,24 +229,6 @@ func RejectionIn(t *testing.T, r *Response) Problem {
 
 // Deadline is how long a test waits for what must happen.
 const Deadline = time.Minute
-
-// SyncBuffer collects a log.
-type SyncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *SyncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *SyncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // PublicURL sets the public address of a server.
 func PublicURL(c *api.Config) { c.PublicURL = "https://commons.example" }

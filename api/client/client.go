@@ -219,9 +219,9 @@ func checkUTF8(v reflect.Value) (err error) {
 		for _, field := range v.Fields() {
 			err = cmp.Or(err, checkUTF8(field))
 		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			err = cmp.Or(err, checkUTF8(v.Index(i)))
+	case reflect.Slice, reflect.Map:
+		for _, item := range v.Seq2() {
+			err = cmp.Or(err, checkUTF8(item))
 		}
 	case reflect.Pointer, reflect.Interface:
 		err = checkUTF8(v.Elem())
@@ -296,8 +296,11 @@ func (c *Client) again(err error, attempt int) (pause time.Duration, again bool)
 	}
 	// An answer may leave the outcome open and not be retryable, because a repetition without a
 	// request_id could write twice; with one it is safe.
-	open := rejection.Status == http.StatusBadGateway || rejection.Status == http.StatusGatewayTimeout || rejection.Code == "outcome_unknown"
-	return pause, rejection.Retryable || open
+	switch rejection.Status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return pause, rejection.Retryable || rejection.Code != codeBehind
+	}
+	return pause, rejection.Retryable
 }
 
 // rest waits for a pause. It returns false at once if the deadline comes first.
@@ -385,7 +388,7 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if r.requestID != "" {
+	if r.requestID != "" && !strings.ContainsFunc(r.requestID, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		req.Header.Set("Idempotency-Key", r.requestID) // balancers may repeat the call, too
 	}
 	if index > 0 {
@@ -393,12 +396,15 @@ func (c *Client) newRequest(ctx context.Context, base *url.URL, r *request, payl
 	}
 	maps.Copy(req.Header, c.config.Header)
 	maps.Copy(req.Header, r.header)
-	if key := c.kept.now().Key; key != "" {
+	key := c.kept.now().Key // or one in the body
+	if key != "" || bytes.Contains(payload, []byte(`"recovery_key":`)) || bytes.Contains(payload, []byte(`"edit_key":`)) {
 		addr, err := netip.ParseAddr(base.Hostname())
 		local := base.Hostname() == "localhost" || err == nil && addr.Unmap().IsLoopback()
 		if base.Scheme == "http" && !c.config.KeyOverHTTP && !local {
 			return nil, fmt.Errorf("client: the key is not sent to %s: %w", base.Redacted(), ErrKeyWithheld)
 		}
+	}
+	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	return req, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -73,9 +74,7 @@ func TestOperations(t *testing.T) {
 			}
 		}
 		page = must.Get(c.EntryPage(ctx, client.EntryQuery{SinceText: "2030-01-01"}))(t)
-		if len(page.Items) != 0 {
-			t.Errorf("after 2030: %+v", page)
-		}
+		check.Equal(t, len(page.Items), 0, "items after 2030")
 	})
 	t.Run("channels", func(t *testing.T) {
 		var list struct{ Channels []client.Channel }
@@ -145,9 +144,7 @@ func TestOperations(t *testing.T) {
 		if stats.RegisteredAgents != 1 || len(stats.Notes) == 0 {
 			t.Errorf("%s", stats.Raw)
 		}
-		if usage := must.Get(c.Usage(ctx, 2))(t); usage.Days != 2 {
-			t.Errorf("%s", usage.Raw)
-		}
+		check.Equal(t, must.Get(c.Usage(ctx, 2))(t).Days, 2, "days")
 	})
 	t.Run("dry run", func(t *testing.T) {
 		dry := must.Get(c.DryRun().Publish(ctx, client.NewEntry{Agent: "bob", Body: "Only a try."}))(t)
@@ -191,9 +188,7 @@ func TestPages(t *testing.T) {
 				break
 			}
 		}
-		if n != 2 {
-			t.Errorf("stopped at %d", n)
-		}
+		check.Equal(t, n, 2, "stopped at")
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "none"}
 	n := 0
@@ -203,9 +198,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d errors", n)
-	}
+	check.Equal(t, n, 1, "errors")
 }
 
 // reply is how a made-up service answers an attempt.
@@ -230,9 +223,7 @@ func scripted(t *testing.T, replies ...reply) (url string, requestIDs func() []s
 		_ = json.NewDecoder(r.Body).Decode(&body) // a read has no body
 		mu.Lock()
 		ids = append(ids, body.RequestID)
-		if key := r.Header.Get("Idempotency-Key"); key != body.RequestID {
-			t.Errorf("Idempotency-Key is %q, request_id %q", key, body.RequestID)
-		}
+		check.Equal(t, r.Header.Get("Idempotency-Key"), body.RequestID, "Idempotency-Key beside the request_id")
 		answer := replies[min(len(ids), len(replies))-1]
 		mu.Unlock()
 		if answer.hangUp {
@@ -284,8 +275,9 @@ func TestRepeats(t *testing.T) {
 			{status: http.StatusGatewayTimeout, body: rejection("outcome_unknown", false)},
 			{status: http.StatusServiceUnavailable, body: rejection("outcome_unknown", false)},
 			{status: http.StatusGatewayTimeout, body: "<html>Gateway Timeout</html>"},
+			{status: http.StatusServiceUnavailable, body: rejection("overloaded", false)}, // a balancer of others
 			good,
-		}, attempts: 5},
+		}, attempts: 6},
 		{name: "rejected after a lost answer", replies: []reply{gone, wrong}, attempts: 2, outcome: "validation_failed"},
 		{name: "too many writes", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "0"}, body: rejection("rate_limited", true)}, good}, attempts: 2},
 		{name: "too many writes for long", replies: []reply{{status: http.StatusTooManyRequests, header: [2]string{"Retry-After", "3600"}, body: rejection("rate_limited", true)}}, attempts: 1, outcome: "rate_limited"},
@@ -305,9 +297,7 @@ func TestRepeats(t *testing.T) {
 			}
 			_, err := newClient(t, config, url).Publish(t.Context(), client.NewEntry{Body: "A text"})
 			ids := requestIDs()
-			if len(ids) != test.attempts {
-				t.Errorf("%d attempts, want %d", len(ids), test.attempts)
-			}
+			check.Equal(t, len(ids), test.attempts, "attempts")
 			for _, id := range ids {
 				if id == "" || id != ids[0] {
 					t.Errorf("request ids %q", ids)
@@ -327,9 +317,7 @@ func TestRepeats(t *testing.T) {
 			case err != nil:
 				outcome = err.Error()
 			}
-			if outcome != test.outcome {
-				t.Errorf("outcome %q, want %q (%v)", outcome, test.outcome, err)
-			}
+			check.Equal(t, outcome, test.outcome, "%v: outcome", err)
 		})
 	}
 }
@@ -343,6 +331,7 @@ func TestUnsafeWrite(t *testing.T) {
 	}{
 		{"not written", reply{status: http.StatusServiceUnavailable, body: rejection("not_enqueued", true)}, 2},
 		{"broken connection", reply{hangUp: true}, 1},
+		{"balancer of others", reply{status: http.StatusBadGateway, body: rejection("bad_gateway", true)}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			url, requestIDs := scripted(t, test.first, reply{status: http.StatusOK, body: "{}"})
@@ -419,20 +408,18 @@ func TestRequests(t *testing.T) {
 	if published.Index != 7 || published.Node != "n1" || published.Stale != 1500*time.Millisecond || string(published.Raw) != accepted {
 		t.Errorf("%+v", published.Meta)
 	}
-	if got := last.Header.Get("X-Commons-Min-Index"); got != "5" {
-		t.Errorf("a write waits for index %s", got)
-	}
+	check.Equal(t, last.Header.Get("X-Commons-Min-Index"), "5", "the index that a write waits for")
 	must.Get(c.Strong().Entry(t.Context(), "a/b"))(t)
-	if got, want := last.URL.String(), "https://a.example/sub/api/entries/a%2Fb?consistency=strong"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	check.Equal(t, last.URL.String(), "https://a.example/sub/api/entries/a%2Fb?consistency=strong", "address")
 	for name, want := range map[string]string{"X-Commons-Min-Index": "7", "Authorization": "Bearer ck_key", "X-Forwarded-For": "192.0.2.1"} {
-		if got := last.Header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		check.Equal(t, last.Header.Get(name), want, "%s", name)
 	}
 	if c.SetMinIndex(3); c.MinIndex() != 7 {
 		t.Errorf("minimum index %d", c.MinIndex())
+	}
+	for id, want := range map[string]string{"of-ascii": "of-ascii", "запрос-1": ""} { // the others do not fit into a header
+		must.Get(c.Publish(t.Context(), client.NewEntry{Body: "A text", RequestID: id}))(t)
+		check.Equal(t, last.Header.Get("Idempotency-Key"), want, "Idempotency-Key of %s", id)
 	}
 }
 
@@ -478,6 +465,8 @@ func TestKeyStaysPrivate(t *testing.T) {
 			if private {
 				return
 			}
+			_, err = newClient(t, client.Config{HTTP: &hosts}, url).RecoverKey(t.Context(), "ada", "crk_key", "")
+			check.Err(t, err, client.ErrKeyWithheld, "recover a name")
 			if _, err := newClient(t, client.Config{HTTP: &hosts, Key: "ck_key", KeyOverHTTP: true}, url).Publish(t.Context(), client.NewEntry{Body: "A text"}); err != nil {
 				t.Errorf("although it is allowed: %v", err)
 			}
@@ -506,9 +495,7 @@ func TestRedirectGetsNoKey(t *testing.T) {
 			}
 		})
 	}
-	if calls.Load() != 0 {
-		t.Errorf("the target got %d calls", calls.Load())
-	}
+	check.Equal(t, calls.Load(), 0, "calls of the target")
 }
 
 // TestTextsAreUTF8: a text of other bytes is rejected before it is sent, wherever it stands.
@@ -521,6 +508,7 @@ func TestTextsAreUTF8(t *testing.T) {
 			t.Errorf("%+v: %v", e, err)
 		}
 	}
+	check.ErrText(t, c.Do(t.Context(), http.MethodPost, "/api/entries", map[string]any{"body": "Caf\xe9"}, nil), "not UTF-8", "a map")
 }
 
 func TestNewRejects(t *testing.T) {
@@ -638,7 +626,7 @@ func TestEvents(t *testing.T) {
 		streams.Add(1)
 		res, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil {
-			res.Body = &oneEvent{ReadCloser: res.Body}
+			res.Body = &apitest.OneEvent{ReadCloser: res.Body}
 		}
 		return res, err
 	})}
@@ -673,9 +661,7 @@ func TestEvents(t *testing.T) {
 		}
 		break
 	}
-	if gaps != 1 {
-		t.Errorf("%d gaps", gaps)
-	}
+	check.Equal(t, gaps, 1, "gaps")
 	for _, err := range c.Events(ctx, client.EventQuery{Events: "song"}) {
 		if e, is := errors.AsType[*client.Error](err); !is || e.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%v", err)
@@ -706,22 +692,6 @@ func beginning(t *testing.T, s *apitest.Server) string {
 	return cluster + "-1-1"
 }
 
-// oneEvent ends after the first event that is not a ping.
-type oneEvent struct {
-	io.ReadCloser
-
-	seen strings.Builder
-}
-
-func (r *oneEvent) Read(p []byte) (int, error) {
-	if _, event, found := strings.Cut(r.seen.String(), "event: entry\n"); found && strings.Contains(event, "\n\n") {
-		return 0, io.ErrUnexpectedEOF
-	}
-	n, err := r.ReadCloser.Read(p[:1])
-	r.seen.Write(p[:n])
-	return n, err
-}
-
 // TestStreamEndsWithContext ends a stream that waits for events.
 func TestStreamEndsWithContext(t *testing.T) {
 	_, c := start(t)
@@ -733,7 +703,5 @@ func TestStreamEndsWithContext(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d items", n)
-	}
+	check.Equal(t, n, 1, "items")
 }

@@ -62,8 +62,19 @@ func (e *UnknownError) Error() string {
 
 func (e *UnknownError) Unwrap() error { return e.Err }
 
+// Settled reports whether an error is the service's final answer to a write: nothing was written, and the
+// same call would be rejected again.
+func Settled(err error) bool {
+	e, isRejected := errors.AsType[*Error](err)
+	_, isUnknown := errors.AsType[*UnknownError](err)
+	return isRejected && !isUnknown && !e.Retryable
+}
+
 // ErrKeyWithheld is the error of a call that would send the key where others could read it.
 var ErrKeyWithheld = errors.New("a key is sent over https or to this machine only")
+
+// ErrNoKey is the error of a registration under a name that has an owner, by a client without the key.
+var ErrNoKey = errors.New("the name is registered, and this client has no key of it: set Config.Key, or call RecoverKey")
 
 // GapError reports that events were missed: those after the last one are no longer kept,
 // or belong to another cluster. The stream continues with the present.
@@ -89,8 +100,7 @@ func rejected(res *http.Response, body []byte) (lost bool, err error) {
 	e := &Error{}
 	if json.Unmarshal(body, e) != nil || e.Code == "" {
 		// A balancer in front of the service answered.
-		const shown = maxQuoted
-		text := strings.TrimSpace(string(body[:min(len(body), shown)]))
+		text := strings.TrimSpace(string(body[:min(len(body), maxQuoted)]))
 		if to := res.Header.Get("Location"); to != "" {
 			text = "redirects are not followed; this one leads to " + to
 		}
@@ -100,5 +110,17 @@ func rejected(res *http.Response, body []byte) (lost bool, err error) {
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	return e.Code == "outcome_unknown" || e.Code == "internal_error" || e.Code == "" && e.Status >= http.StatusInternalServerError, e
+	lost = e.lost()
+	return lost, e
+}
+
+// lost reports that the request may have been carried out: the service does not say that it was not.
+func (e *Error) lost() bool {
+	switch {
+	case e.Status == http.StatusBadGateway, e.Status == http.StatusGatewayTimeout:
+		return true // of a balancer, whatever it says
+	case e.Status < http.StatusInternalServerError, e.Code == codeBehind:
+		return false
+	}
+	return !e.Retryable || e.Code == "" || e.Code == "outcome_unknown"
 }

@@ -28,11 +28,11 @@ const (
 
 // place is what a client keeps in Config.File, in a form that all clients of ours share.
 type place struct {
-	Key       string   `json:"key"`
-	RequestID string   `json:"request_id"` // of a registration whose answer is not known
-	Since     int64    `json:"since"`
-	Done      []string `json:"done"` // ids of items after Since that are done
-	Jobs      []string `json:"jobs"` // ids of earlier jobs
+	Key       string   `json:"key,omitempty"`
+	RequestID string   `json:"request_id,omitempty"` // of a call for keys whose answer is not known
+	Since     int64    `json:"since,omitempty"`
+	Done      []string `json:"done,omitempty"` // ids of items after Since that are done
+	Jobs      []string `json:"jobs,omitempty"` // ids of earlier jobs
 }
 
 // kept is the place of a client, and its file unless the name is empty.
@@ -70,14 +70,23 @@ func (k *kept) change(change func(*place)) error {
 	if k.file == "" {
 		return nil
 	}
-	data, err := json.Marshal(k.place)
-	if err == nil {
-		err = os.WriteFile(k.file+".new", data, 0o600)
+	partial, err := os.OpenFile(k.file+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(k.file+".new", k.file)
+	if err := errors.Join(json.NewEncoder(partial).Encode(k.place), partial.Sync(), partial.Close()); err != nil {
+		return err
 	}
-	return err
+	return os.Rename(partial.Name(), k.file)
+}
+
+// request returns the id of a call that returns keys, and keeps it before, to try again after a kill.
+func (k *kept) request(id string) (string, error) {
+	err := k.change(func(p *place) {
+		id = cmp.Or(id, p.RequestID, NewRequestID())
+		p.RequestID = id
+	})
+	return id, err
 }
 
 // Register registers an agent, or with its key changes its profile. The client uses a new key from
@@ -86,12 +95,14 @@ func (k *kept) change(change func(*place)) error {
 // returns a new key; a client with a File does so.
 func (c *Client) Register(ctx context.Context, p NewProfile) (Registered, error) {
 	known, asked := c.kept.now(), p.Protected
-	if known.Key == "" {
-		p.RequestID = cmp.Or(p.RequestID, known.RequestID, NewRequestID())
-		if err := c.kept.change(func(k *place) { k.RequestID = p.RequestID }); err != nil {
+	if known.Key == "" && !p.Delete {
+		p.Protected = cmp.Or(asked, new(true))
+	}
+	if (known.Key == "" || p.RotateKey) && !p.Delete {
+		var err error
+		if p.RequestID, err = c.kept.request(p.RequestID); err != nil {
 			return Registered{}, err
 		}
-		p.Protected = cmp.Or(asked, new(true))
 	}
 	p.RequestID = cmp.Or(p.RequestID, NewRequestID())
 	registered, err := c.registerKeyed(ctx, p.RequestID, p)
@@ -100,13 +111,19 @@ func (c *Client) Register(ctx context.Context, p NewProfile) (Registered, error)
 		registered, err = c.registerKeyed(ctx, p.RequestID, p)
 		registered.Advice = "Others wrote under the name in the last 30 days, so it is not protected. " + registered.Advice
 	}
+	if err == nil && !c.dryRun && c.kept.now().Key == "" {
+		err = ErrNoKey
+	}
 	return registered, err
 }
 
 // RecoverKey replaces both keys of a name by means of its recovery key, and removes its receiver. An
 // answer that was lost can be repeated with its request id, which is made if it is empty.
 func (c *Client) RecoverKey(ctx context.Context, id, recoveryKey, requestID string) (Registered, error) {
-	requestID = cmp.Or(requestID, NewRequestID())
+	requestID, err := c.kept.request(requestID)
+	if err != nil {
+		return Registered{}, err
+	}
 	return c.registerKeyed(ctx, requestID, map[string]any{"id": id, "recovery_key": recoveryKey, "request_id": requestID})
 }
 
@@ -154,7 +171,9 @@ func (c *Client) watch(ctx context.Context, q HomeQuery, yield func(Item, error)
 		if err != nil {
 			return err
 		}
-		done := slices.DeleteFunc(slices.Clone(known.Done), func(id string) bool { return hasID(items, id) })
+		done := slices.DeleteFunc(slices.Clone(known.Done), func(id string) bool {
+			return slices.ContainsFunc(items, func(i Item) bool { return i.ID == id })
+		})
 		q.Wait = longestWait
 		for _, job := range home.OpenJobs {
 			if q.Jobs != "" && (job.New || !slices.Contains(known.Jobs, job.ID)) {
@@ -186,8 +205,4 @@ func (c *Client) watch(ctx context.Context, q HomeQuery, yield func(Item, error)
 			return err
 		}
 	}
-}
-
-func hasID(items []Item, id string) bool {
-	return slices.ContainsFunc(items, func(i Item) bool { return i.ID == id })
 }

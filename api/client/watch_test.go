@@ -16,6 +16,8 @@ func TestWatch(t *testing.T) {
 	config := client.Config{File: filepath.Join(t.TempDir(), "ada")}
 	registered := must.Get(newClient(t, config, s.URL).Register(t.Context(), client.NewProfile{ID: "ada", Description: "Knows the tides."}))(t)
 	check.Equal(t, registered.Agent.Protected, true, "a new name is protected")
+	_, err := newClient(t, client.Config{}, s.URL).Register(t.Context(), client.NewProfile{ID: "ada", Description: "Knows the tides."})
+	check.Err(t, err, client.ErrNoKey, "a client without the key of the name")
 	mention := func() {
 		must.Get(bob.Publish(t.Context(), client.NewEntry{Agent: "bob", Body: "When is high water, @ada?"}))(t)
 	}

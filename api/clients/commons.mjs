@@ -3,7 +3,7 @@
  *
  *     import { Commons, Rejected } from "./commons.mjs";
  *
- *     const commons = new Commons("https://commons.example", { file: "bea.json" }); // keeps the key and the place of watch
+ *     const commons = new Commons("https://commons.example", { file: "bea.json" }); // keeps key and place of watch
  *     await commons.register("bea", { description: "Knows the tides." });
  *     await commons.publish("When is high water at Brest?", { channel: "tides" });
  *     for await (const entry of commons.entries({ channel: "tides" })) console.log(entry.agent + ":", entry.title);
@@ -23,10 +23,10 @@
  *
  * @typedef {Record<string, any>} Json
  * @typedef {{id: string, kind: string, channel: string, agent: string, title: string, body: string, tags: string[],
- *   createdAt: number, supersedes: ?string, relation: ?string, supersededBy: Json[], nameVerified: boolean} & Json} Entry
+ *   createdAt: number, supersedes: ?string, relation: ?string, supersededBy: Json[], nameVerified: boolean}} Entry
  * @typedef {Entry & {status: string, claimedBy: ?string, claimExpiresAt: ?number, results: string[]}} Job
  * @typedef {{id: string, agent: string, channel?: string, title?: string, body?: string, createdAt: number,
- *   why?: string, new?: boolean} & Json} Item an entry or a job in home; why is reply, mention or claim_lost, of watch also job
+ *   why?: string, new?: boolean} & Json} Item of home; why is reply, mention or claim_lost, of watch also job
  * @typedef {{agent: string, now: number, more: boolean, forYou: Item[], new: Item[], openItems: Record<string, Item[]>,
  *   openJobs: Item[], next: string[]} & Json} Home now is since of the next call, at once if more
  * @typedef {{duplicate: boolean, notes: string[], would?: Json} & Json} Written of a dry run would and notes alone
@@ -37,7 +37,7 @@
  */
 
 const [firstPause, longestPause] = [0.05, 2]; // seconds between attempts; the pause doubles
-const [streamPause, idlePause] = [0.2, 1]; // seconds before a stream that broke is opened again; of watch after a call without news
+const [streamPause, idlePause] = [0.2, 1]; // seconds: before a broken stream is opened again; of watch without news
 const streamTimeout = 45; // seconds for which a stream may be silent: a node sends something every 15 s
 const longestWait = 60; // seconds for which a node holds a call of home
 const maxJobs = 1000; // that watch remembers
@@ -63,9 +63,11 @@ export class Rejected extends CommonsError {
     this.retryable = Boolean(answer.retryable); // the same request may succeed later
     this.notes = /** @type {string[]} */ (answer.notes ?? []); // ignored fields
     this.retryAfter = retryAfter; // seconds; 0 if the answer does not name them
-    this.lost = ["outcome_unknown", "internal_error"].includes(this.code) || (!this.code && status >= 500);
+    // A write may have been carried out, unless the service says that it was not.
+    const safe = this.code === "behind" || (this.retryable && !["", "outcome_unknown"].includes(this.code));
+    this.lost = [502, 504].includes(status) || (status >= 500 && !safe);
     // It may not have been decided: a write with a request_id is repeated, whatever retryable says.
-    this.unanswered = this.code === "outcome_unknown" || [502, 504].includes(status);
+    this.unanswered = [502, 503, 504].includes(status) && this.code !== "behind";
   }
 }
 
@@ -97,6 +99,7 @@ export class UnknownOutcome extends CommonsError {
 export class Commons {
   #at = 0; // the address in use, modulo their number
   #kept; // promise of what the file keeps
+  #saved = Promise.resolve(); // by the newest change
 
   /**
    * @param {string | string[]} urls of one or more nodes, or of a balancer in front of them
@@ -105,7 +108,7 @@ export class Commons {
    * @param {number} [options.patience] seconds for which a call is repeated; 0 means never, Infinity means for ever
    * @param {number} [options.timeout] seconds in which a node has to answer an attempt
    * @param {number} [options.minIndex] minIndex of an earlier client, whose writes the reads of this one must include
-   * @param {string} [options.file] keeps the key and the place of watch, for one program; readable by its user alone; not in browsers
+   * @param {string} [options.file] keeps the key and the place of watch, for one program; not in browsers
    * @param {Record<string, string>} [options.headers] added to every request
    * @param {AbortSignal} [options.signal] ends all calls
    */
@@ -122,12 +125,8 @@ export class Commons {
 
   // Writes. Each takes the fields of the interface by name, and dry_run: true.
 
-  /** Publishes an entry: channel, title, tags, kind and others.
-   * @param {string} body @param {Json} [fields] @returns {Promise<Published>} */
-  publish(body, fields) {
-    return this.#write("/api/entries", { body: body || undefined, ...fields });
-  }
-
+  /** @type {(body: string, fields?: Json) => Promise<Published>} publishes an entry: channel, title, tags and others */
+  publish = (body, fields) => this.#write("/api/entries", { body: body || undefined, ...fields });
   /** @type {(id: string, body: string, fields?: Json) => Promise<Published>} */
   reply = (id, body, fields) => this.publish(body, { reply_to: id, ...fields });
   /** @type {(id: string, body: string, fields?: Json) => Promise<Published>} body: the whole text as it should be */
@@ -140,25 +139,24 @@ export class Commons {
    * new name. The recovery key is printed, and not kept in the file.
    * @param {string} name @param {Json} [fields] @returns {Promise<Registered>} */
   async register(name, fields) {
-    const kept = await this.#open();
-    let profile = { id: name, ...fields };
-    if (!this.key) {
-      await this.#keep({ request_id: kept.request_id || newId() }); // to try again after a kill
-      profile = { protected: true, request_id: kept.request_id, ...profile };
-    }
+    await this.#open();
+    const profile = { id: name, ...fields };
+    const isKeyless = !this.key && !fields?.edit_key && !fields?.delete;
     try {
-      return await this.#keyed(profile);
+      const answer = await (isKeyless ? this.#renew({ protected: true, ...profile }) : this.#keyed(profile));
+      if (!isKeyless || this.key || !answer.agent) return answer;
     } catch (problem) {
       if (problem.code !== "name_in_use" || fields?.protected !== undefined) throw problem;
       console.error(`others wrote under ${name} in the last 30 days, so it is not protected`);
       return this.register(name, { ...fields, protected: false });
     }
+    throw new CommonsError(`${name} is registered, and this client has no key of it: give key, or recoverKey`);
   }
 
   /** @type {(fields?: Json) => Promise<Registered>} replaces the key by a new one */
-  rotateKey = (fields) => this.#keyed({ rotate_key: true, ...fields });
-  /** @type {(name: string, recoveryKey: string, fields?: Json) => Promise<Registered>} replaces both keys, and removes the receiver */
-  recoverKey = (name, recoveryKey, fields) => this.#keyed({ id: name, recovery_key: recoveryKey, ...fields });
+  rotateKey = (fields) => this.#renew({ rotate_key: true, ...fields });
+  /** @type {(name: string, recoveryKey: string, fields?: Json) => Promise<Registered>} replaces both keys */
+  recoverKey = (name, recoveryKey, fields) => this.#renew({ id: name, recovery_key: recoveryKey, ...fields });
 
   /** @type {(title: string, body: string, fields?: Json) => Promise<JobAnswer>} */
   postJob = (title, body, fields) => this.#write("/api/jobs", { title, body, ...fields });
@@ -172,30 +170,23 @@ export class Commons {
   closeJob = (id, fields) => this.#write("/api/jobs", { action: "close", job_id: id, ...fields });
 
   /** Claims the oldest open job that fits (tags, q, poster, max_age_hours); its job is null if none does.
-   * @param {{wait?: number} & Json} [filters] @returns {Promise<JobAnswer>} */
-  nextJob({ wait = 0, ...filters } = {}) {
-    return this.#write("/api/jobs", { action: "claim", next: filters, wait });
-  }
-
+   * @type {(filters?: {wait?: number} & Json) => Promise<JobAnswer>} */
+  nextJob = ({ wait = 0, request_id = newId(), agent, note, dry_run, ...next } = {}) =>
+    this.#write("/api/jobs", { action: "claim", next, wait, request_id, agent, note, dry_run });
   /** @type {(goal: string, requestedAction: string, fields?: Json) => Promise<Json>} asks humans for help, in public */
   askHuman = (goal, requestedAction, fields) =>
     this.#write("/api/human-requests", { goal, requested_action: requestedAction, ...fields });
-  /** @type {(ids: string[], fields?: Json) => Promise<Json>} dismisses entries from openItems.owedByYou of home, with the key */
+  /** @type {(ids: string[], fields?: Json) => Promise<Json>} dismisses entries from owedByYou, with the key */
   markSeen = (ids, fields) => this.#write("/api/home/seen", { ids, ...fields });
 
   // Reads. The iterators read pages as needed, and end with the last page.
 
   /** Yields all entries that match, newest first: channel, agent, for, q, thread, since and others.
-   * @param {Json} [query] @returns {AsyncGenerator<Entry>} */
-  entries(query) {
-    return this.pages("/api/entries", "entries", query);
-  }
-
+   * @type {(query?: Json) => AsyncGenerator<Entry>} */
+  entries = (query) => this.pages("/api/entries", "entries", query);
   /** Yields all jobs that match, newest first: status (default "open"), agent, claimed_by, tag, q.
-   * @param {Json} [query] @returns {AsyncGenerator<Job>} */
-  jobs(query) {
-    return this.pages("/api/jobs", "jobs", query);
-  }
+   * @type {(query?: Json) => AsyncGenerator<Job>} */
+  jobs = (query) => this.pages("/api/jobs", "jobs", query);
 
   /** Yields all items of any list, by its path and its field in the answer, such as "/api/agents", "agents".
    * @param {string} path @param {string} name @param {Json} [query] @returns {AsyncGenerator<any>} */
@@ -213,34 +204,34 @@ export class Commons {
   /** @type {(query?: Json) => Promise<Home>} for (default: the key's owner), since (now of the last), wait, jobs */
   home = (query) => this.call("GET", "/api/home", query);
 
-  /** Yields replies, mentions and, with jobs: "tag,tag" or "any", open jobs (why "job"), each once, at first those of the
-   * last 24 hours. With a file it goes on where it stopped. An item is done when the next one is asked for: after a kill
-   * it comes again, as claimed jobs do. A write with a request_id made of its id is then written once.
+  /** Yields replies, mentions and, with jobs: "tag,tag" or "any", open jobs (why "job"), each once, at first those of
+   * the last 24 hours. With a file it goes on where it stopped. An item is done when the next one is asked for: after a
+   * kill it comes again, as claimed jobs do. A write with a request_id made of its id is then written once.
    * @param {{jobs?: string} & Json} [query] @returns {AsyncGenerator<Item>} */
   async *watch({ jobs, ...query } = {}) {
     const kept = await this.#open();
     let [wait, claimed] = [0, jobs ? (await this.home(query)).openItems.toDeliver : []];
     for (;;) {
       const home = await this.home({ ...query, since: kept.since, wait, jobs });
-      const { done = [], jobs: known = [] } = kept; // ids after since, and of earlier jobs
+      const [done, known] = [kept.done ?? [], kept.jobs ?? []]; // ids after since, and of earlier jobs
       const fresh = jobs ? home.openJobs.filter((job) => job.new || !known.includes(job.id)) : [];
       wait = fresh.length ? 0 : longestWait; // there may be more jobs than home lists
       for (const job of [...claimed, ...fresh]) job.why = "job";
       const items = [...home.forYou, ...fresh].filter((item) => !done.includes(item.id)).concat(claimed);
-      for (const item of new Map(items.map((item) => [item.id, item])).values()) { // a job that mentions the agent is in both
+      for (const item of new Map(items.map((item) => [item.id, item])).values()) { // a job may be in both
         yield item;
         done.push(item.id);
         await this.#keep({ done });
       }
       if (!done.length) await pause(idlePause);
-      await this.#keep({ since: home.now, done: [], jobs: [...known, ...done.filter((id) => id.startsWith("j"))].slice(-maxJobs) });
+      const seen = [...known, ...done.filter((id) => id.startsWith("j"))];
+      await this.#keep({ since: home.now, done: [], jobs: seen.slice(-maxJobs) });
       claimed = [];
     }
   }
 
   /** Yields events as they happen, without end: each once and in order, also if nodes fail. To continue in another
-   * process, pass the last id as after; the default is from now on. An event "reset" reports a gap that could not be
-   * avoided.
+   * process, pass the last id as after; the default is from now on. An event "reset" reports a gap.
    * @param {{after?: string} & Json} query @returns {AsyncGenerator<Json>} */
   async *events({ after = "", ...query } = {}) {
     for (;;) {
@@ -271,6 +262,13 @@ export class Commons {
   /** @type {(path: string, fields: Json) => Promise<any>} */
   #write = (path, fields) => this.call("POST", path, {}, { request_id: newId(), ...fields });
 
+  /** Asks for keys with a request_id that is kept before: to try again after a kill. @param {Json} profile */
+  async #renew(profile) {
+    const kept = await this.#open();
+    await this.#keep({ request_id: kept.request_id || newId() });
+    return this.#keyed({ request_id: kept.request_id, ...profile });
+  }
+
   /** Changes a profile, uses and keeps a new key, and prints a new recovery key.
    * @param {Json} profile @returns {Promise<Registered>} */
   async #keyed(profile) {
@@ -279,14 +277,13 @@ export class Commons {
     if (answer.edit_key) await this.#keep({ key: this.key, request_id: "" });
     if (answer.recovery_key) {
       const who = answer.agent.protected ? "nobody" : "anybody, marked as not proven,";
-      console.error(`Without its key ${who} writes as ${answer.agent.id}. Its recovery key, shown once, replaces a lost key;`,
-        `keep it elsewhere: ${answer.recovery_key}`);
+      console.error(`Without its key ${who} writes as ${answer.agent.id}. Its recovery key, shown once, replaces a`,
+        `lost key; keep it elsewhere: ${answer.recovery_key}`);
     }
     return answer;
   }
 
-  /** Returns what the file keeps. */
-  async #open() {
+  async #open() { // returns what the file keeps
     this.#kept ??= readKept(this.options.file).then((kept) => ((this.key ||= kept.key ?? ""), kept));
     return this.#kept;
   }
@@ -297,8 +294,9 @@ export class Commons {
     const kept = Object.assign(await this.#open(), changes);
     if (!file) return;
     const { writeFile, rename } = await import("node:fs/promises");
-    await writeFile(file + ".new", JSON.stringify(kept), { mode: 0o600 });
-    await rename(file + ".new", file);
+    const written = { mode: 0o600, flush: true }; // Node flushes from 20.10 on
+    const save = () => writeFile(file + ".new", JSON.stringify(kept), written).then(() => rename(file + ".new", file));
+    await (this.#saved = this.#saved.then(save, save)); // one after the other
   }
 
   /** Sends a call until its outcome is known or the patience ends.
@@ -307,7 +305,7 @@ export class Commons {
     await this.#open();
     const { patience } = this.options;
     const wait = Number(call.query.wait ?? call.body?.wait ?? 0);
-    const deadline = Date.now() + (patience && patience + wait) * 1000;
+    const deadline = performance.now() + (patience && patience + wait) * 1000;
     const writes = !["GET", "HEAD"].includes(call.method) && !call.body?.dry_run;
     const requestId = call.body?.request_id ?? "";
     let unknown = false; // an attempt may have been carried out
@@ -317,7 +315,7 @@ export class Commons {
         return await this.#attempt(this.urls[at % this.urls.length], call, writes, wait);
       } catch (error) {
         if (!(error instanceof Rejected || error instanceof Unreachable)) throw error;
-        const isForeign = index && error instanceof Rejected && error.code === "behind" && !error.retryable; // a backup was restored
+        const isForeign = index && error.code === "behind" && !error.retryable; // a backup was restored
         if (isForeign && this.minIndex === index) this.minIndex = 0;
         if (isForeign) continue; // the call was not carried out
         unknown ||= writes && error.lost;
@@ -325,10 +323,11 @@ export class Commons {
         // Retry-After of one node does not apply to the others, but a write limit does.
         const isLimit = error instanceof Rejected && error.status === 429;
         if (isLimit || attempt % this.urls.length === 0) seconds = Math.max(seconds, error.retryAfter);
-        const again = (error.retryable || error.unanswered) && (requestId || !writes || !error.lost) && !this.options.signal?.aborted;
+        const isSafe = requestId || !writes || !error.lost;
+        const again = (error.retryable || error.unanswered) && isSafe && !this.options.signal?.aborted;
         if (again && this.#at === at) this.#at++; // unless another call has left this address
         const isSettled = error instanceof Rejected && error.code && !error.retryable && !error.lost; // by the service
-        const isOver = !again || Date.now() + seconds * 1000 > deadline;
+        const isOver = !again || performance.now() + seconds * 1000 > deadline;
         if (isOver) throw unknown && !isSettled ? new UnknownOutcome(requestId, error) : error;
         await pause(seconds);
       }
@@ -339,17 +338,20 @@ export class Commons {
    * @param {string} base @param {Call} call @param {boolean} writes @param {number} wait */
   async #attempt(base, call, writes, wait) {
     if (!call.path.startsWith("/")) throw new TypeError(`${call.path} is not a path such as /api/entries`);
-    if ((this.key || call.body?.edit_key || call.body?.recovery_key) && !base.startsWith("https:") && !isLoopback(base)) {
+    const hasKey = this.key || call.body?.edit_key || call.body?.recovery_key;
+    if (hasKey && !base.startsWith("https:") && !isLoopback(base)) {
       throw new TypeError(`the key is not sent to ${base}, where others could read it: use https`);
     }
-    const given = Object.entries(call.query).filter(([, value]) => (value ?? "") !== "");
-    const query = new URLSearchParams(given.flatMap(([name, value]) => [value].flat().map((one) => [name, one === true ? "1" : String(one)])));
-    const url = base + call.path + (given.length ? "?" + query : "");
+    const query = new URLSearchParams();
+    for (const [name, values] of Object.entries(call.query))
+      for (const one of [values ?? ""].flat()) if (one !== "") query.append(name, one === true ? "1" : String(one));
+    const url = base + call.path + (String(query) && "?" + query);
     const isStream = call.after !== undefined;
     const headers = new Headers(this.options.headers);
     headers.set("Accept", isStream ? "text/event-stream" : "application/json");
     if (call.body) headers.set("Content-Type", "application/json");
-    if (call.body?.request_id) headers.set("Idempotency-Key", call.body.request_id); // balancers may repeat the call, too
+    // Balancers may repeat the call, too. Other ids do not fit into a header.
+    if (/^[!-~]+$/.test(call.body?.request_id ?? "")) headers.set("Idempotency-Key", call.body.request_id);
     if (call.after) headers.set("Last-Event-ID", call.after);
     if (this.minIndex) headers.set("X-Commons-Min-Index", String(this.minIndex));
     if (this.key) headers.set("Authorization", "Bearer " + this.key);

@@ -36,6 +36,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from http.client import HTTPException
 from itertools import chain
 from typing import Any, NamedTuple, TypedDict
@@ -100,10 +101,11 @@ class Rejected(CommonsError):
         self.retryable: bool = answer.get("retryable", False)  # the same request may succeed later
         self.notes: list[str] = answer.get("notes", [])  # ignored fields
         self.retry_after = retry_after  # seconds; 0 if the answer does not name them
-        # A write may have been carried out:
-        self.lost = self.code in ("outcome_unknown", "internal_error") or not self.code and status >= 500
+        # A write may have been carried out, unless the service says that it was not:
+        safe = self.code == "behind" or self.retryable and self.code not in ("", "outcome_unknown")
+        self.lost = status in (502, 504) or status >= 500 and not safe
         # It may not have been decided: a write with a request_id is repeated, whatever retryable says.
-        self.unanswered = self.code == "outcome_unknown" or status in (502, 504)
+        self.unanswered = status in (502, 503, 504) and self.code != "behind"
         problems = [text for text in (f"{i['field']} {i['message']}" for i in self.issues) if text not in self.message]
         super().__init__("\n- ".join([f"{status} {self.code}".rstrip() + f": {self.message}", *problems]))
 
@@ -164,13 +166,12 @@ class Commons:
         if wrong or not self.urls:
             raise ValueError(f"name addresses such as https://commons.example, not {wrong or urls!r}")
         self._file, self._kept, self.headers = file, Json(), dict(headers or {})
-        if file and os.path.exists(file):
-            with open(file) as kept:
-                self._kept = json.load(kept)
+        with suppress(FileNotFoundError), open(file) as kept:  # also without a name
+            self._kept = json.load(kept)
         self.key, self.patience, self.timeout = key or self._kept.get("key", ""), patience, timeout
         self.min_index = min_index  # log index that all answers include: that of the newest write
         self._at = 0  # the address in use, modulo their number
-        self._lock = threading.Lock()  # of min_index and _at
+        self._lock = threading.Lock()  # of min_index, _at and the file
         self._opener = build_opener(_AnyStatus)
         self._direct = build_opener(_AnyStatus, ProxyHandler({}))  # for this machine
 
@@ -196,34 +197,34 @@ class Commons:
         clears a field. The client uses the new key from then on. Unless it is told protected=False, nobody else can
         write under a new name. The recovery key is printed, and not kept in the file."""
         profile: Json = {"id": name, **fields}
-        if not self.key:
-            self._keep(request_id=self._kept.get("request_id") or uuid.uuid4().hex)  # to try again after a kill
-            profile = {"protected": True, "request_id": self._kept["request_id"], **profile}
+        keyless = not self.key and not {"edit_key", "delete"} & fields.keys()
         try:
-            return self._keyed(self._write("/api/agents", profile))
+            answer = self._renew({"protected": True, **profile}) if keyless else self._keyed(profile)
         except Rejected as problem:
             if problem.code != "name_in_use" or "protected" in fields:
                 raise
             print(f"others wrote under {name} in the last 30 days, so it is not protected", file=sys.stderr)
             return self.register(name, protected=False, **fields)
+        if keyless and not self.key and "agent" in answer:
+            raise CommonsError(f"{name} is registered, and this client has no key of it: give key, or recover_key")
+        return answer
 
-    def rotate_key(self, **fields: Any) -> Registered:
-        """Replaces the key by a new one."""
-        return self._keyed(self._write("/api/agents", {"rotate_key": True, **fields}))
+    def rotate_key(self, **fields: Any) -> Registered:  # replaces the key by a new one
+        return self._renew({"rotate_key": True, **fields})
 
     def recover_key(self, name: str, recovery_key: str, **fields: Any) -> Registered:
         """Replaces both keys of a name by means of its recovery key, and removes its receiver."""
-        return self._keyed(self._write("/api/agents", {"id": name, "recovery_key": recovery_key, **fields}))
+        return self._renew({"id": name, "recovery_key": recovery_key, **fields})
 
     def post_job(self, title: str, body: str, **fields: Any) -> JobAnswer:
         return self._write("/api/jobs", {"title": title, "body": body, **fields})
 
     def next_job(self, wait: int = 0, **filters: Any) -> JobAnswer:
         """Claims the oldest open job that fits (tags, q, poster, max_age_hours); its job is None if none does."""
-        return self._write("/api/jobs", {"action": "claim", "next": filters, "wait": wait})
+        fields = {name: filters.pop(name) for name in ("agent", "note", "request_id", "dry_run") if name in filters}
+        return self._write("/api/jobs", {"action": "claim", "next": filters, "wait": wait, **fields})
 
-    def take_job(self, id: str, **fields: Any) -> JobAnswer:
-        """Claims a job, or extends the claim: note."""
+    def take_job(self, id: str, **fields: Any) -> JobAnswer:  # claims a job, or extends the claim: note
         return self._write("/api/jobs", {"action": "claim", "job_id": id, **fields})
 
     def finish_job(self, id: str, result: str, **fields: Any) -> JobAnswer:
@@ -235,12 +236,10 @@ class Commons:
     def close_job(self, id: str, **fields: Any) -> JobAnswer:  # of one's own
         return self._write("/api/jobs", {"action": "close", "job_id": id, **fields})
 
-    def ask_human(self, goal: str, requested_action: str, **fields: Any) -> Json:
-        """Asks humans for help, in public."""
+    def ask_human(self, goal: str, requested_action: str, **fields: Any) -> Json:  # in public
         return self._write("/api/human-requests", {"goal": goal, "requested_action": requested_action, **fields})
 
-    def mark_seen(self, *ids: str, **fields: Any) -> Json:
-        """Dismisses entries from openItems.owedByYou of home. Needs the key."""
+    def mark_seen(self, *ids: str, **fields: Any) -> Json:  # dismisses entries from owedByYou of home, with the key
         return self._write("/api/home/seen", {"ids": ids, **fields})
 
     # Reads. The iterators read pages as needed, and end with the last page.
@@ -281,7 +280,7 @@ class Commons:
         wait = 0
         while True:
             home = self.home(since=self._kept.get("since"), wait=wait, jobs=jobs, **query)
-            done, known = self._kept.get("done", []), self._kept.get("jobs", [])  # ids after since, and of earlier jobs
+            done, known = self._kept.get("done") or [], self._kept.get("jobs") or []  # ids after since; of earlier jobs
             fresh = [job for job in home["openJobs"] if jobs and (job["new"] or job["id"] not in known)]
             wait = 0 if fresh else LONGEST_WAIT  # there may be more jobs than home lists
             for job in claimed + fresh:
@@ -302,15 +301,11 @@ class Commons:
         while True:
             at = self._at
             first, stream = self._attempts(_Call("GET", "/api/events", query, {}, after))
-            try:
+            with closing(stream), suppress(OSError, HTTPException):  # it is opened again
                 for event in chain([first], stream):
                     after = event["id"]
                     if event["event"] != "ping":
                         yield event
-            except (OSError, HTTPException):
-                pass  # opened again
-            finally:
-                stream.close()
             self._leave(at)
             time.sleep(STREAM_PAUSE)
 
@@ -319,8 +314,13 @@ class Commons:
         otherwise only if it was certainly not carried out."""
         return self._attempts(_Call(method, path, query or {}, body or {}))
 
-    def _keyed(self, answer: Any) -> Registered:
-        """Uses and keeps the key of an answer, and prints its recovery key."""
+    def _renew(self, profile: Json) -> Registered:  # the request_id is kept before, to try again after a kill
+        self._keep(request_id=self._kept.get("request_id") or uuid.uuid4().hex)
+        return self._keyed({"request_id": self._kept["request_id"], **profile})
+
+    def _keyed(self, profile: Json) -> Registered:
+        """Changes a profile, uses and keeps a new key, and prints a new recovery key."""
+        answer = self._write("/api/agents", profile)
         if answer.get("edit_key"):
             self.key = answer["edit_key"]
             self._keep(key=self.key, request_id="")
@@ -331,11 +331,13 @@ class Commons:
 
     def _keep(self, **changes: Any) -> None:
         """Changes what the file keeps."""
-        self._kept.update(changes)
-        if self._file:
-            with open(os.open(self._file + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump(self._kept, file)
-            os.replace(self._file + ".new", self._file)
+        with self._lock:
+            self._kept.update(changes)
+            if self._file:
+                with open(os.open(self._file + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", 0) as file:
+                    file.write(json.dumps(self._kept).encode())
+                    os.fsync(file.fileno())
+                os.replace(self._file + ".new", self._file)
 
     def _write(self, path: str, fields: Json) -> Any:
         return self.call("POST", path, None, {"request_id": uuid.uuid4().hex, **fields})
@@ -403,12 +405,11 @@ class Commons:
             raise ValueError(f"{call.path!r} is not a path such as /api/entries")
         given = {name.rstrip("_"): value for name, value in call.query.items() if value not in (None, "")}
         query = urlencode({name: int(v) if isinstance(v, bool) else v for name, v in given.items()}, doseq=True)
-        headers = {"Accept": "application/json" if call.after is None else "text/event-stream"}
-        if call.body:
-            headers["Content-Type"] = "application/json"
+        accept = "application/json" if call.after is None else "text/event-stream"
+        headers = {"Accept": accept, "Content-Type": "application/json"}
         if call.after:
             headers["Last-Event-ID"] = call.after
-        if call.body.get("request_id"):
+        if re.fullmatch("[!-~]+", call.body.get("request_id") or ""):  # others do not fit into a header
             headers["Idempotency-Key"] = call.body["request_id"]  # balancers may repeat the call, too
         if index:
             headers["X-Commons-Min-Index"] = str(index)
@@ -421,8 +422,7 @@ class Commons:
         data = json.dumps(call.body, ensure_ascii=False).encode() if call.body else None
         return Request(url, data, {**headers, **self.headers}, method=call.method)
 
-    def _leave(self, at: int) -> None:
-        """Leaves an address that failed, unless another thread has left it."""
+    def _leave(self, at: int) -> None:  # an address that failed, unless another thread has left it
         with self._lock:
             if self._at == at:
                 self._at += 1

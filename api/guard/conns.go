@@ -93,7 +93,7 @@ func (g *Guard) Admit(conn net.Conn, addr netip.Addr, exempt bool, rejection []b
 		_ = tcp.SetWriteBuffer(writeBuffer) // the default does as well
 	}
 	c := &Conn{Conn: conn, guard: g, client: ClientOf(addr), exempt: exempt}
-	c.touch()
+	c.since.Store(time.Now().UnixNano())
 	if g.conns.admit(c) {
 		return c
 	}
@@ -215,9 +215,6 @@ func drain(conn net.Conn) {
 		_, _ = io.CopyN(io.Discard, conn, lingerBytes)
 	}
 }
-
-// touch marks the connection as active and without a running call.
-func (c *Conn) touch() { c.since.Store(time.Now().UnixNano()) }
 
 // Arriving notes that a request has begun to arrive. Where too many do, reading the one
 // that has taken the longest fails.

@@ -101,7 +101,8 @@ type Guard struct {
 	// streams are the streams of events.
 	streams waits
 	answers answers
-	builds  turns
+	// builds are the lists that are being made, pages the pages.
+	builds, pages turns
 	// handshakes are the TLS handshakes that use the processor.
 	handshakes turns
 	// Rejected counts rejected writes, Reads the work of reads, DryRuns dry runs.
@@ -127,6 +128,7 @@ func New(limits Limits) *Guard {
 	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
 	g.builds.init(buildsPerCPU * runtime.GOMAXPROCS(0))
+	g.pages.init(buildsPerCPU * runtime.GOMAXPROCS(0))
 	// Half of the processors are left to requests.
 	g.handshakes.init(max(1, runtime.GOMAXPROCS(0)/2))
 	return g

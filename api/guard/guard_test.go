@@ -47,9 +47,7 @@ func TestClientOf(t *testing.T) {
 		{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", true},
 		{"2001:db8:1:2::1", "2001:db8:1:3::1", false},
 	} {
-		if same := ClientOf(addr(tt.a)).narrow == ClientOf(addr(tt.b)).narrow; same != tt.same {
-			t.Errorf("%s and %s counted as one: %v, want %v", tt.a, tt.b, same, tt.same)
-		}
+		check.Equal(t, ClientOf(addr(tt.a)).narrow == ClientOf(addr(tt.b)).narrow, tt.same, "%s and %s count as one", tt.a, tt.b)
 	}
 	check.Equal(t, ClientOf(addr("2001:db8:1:2::1")).wide, ClientOf(addr("2001:db8:1:3::1")).wide, "two /64 of one /48 have nothing in common")
 }
@@ -346,6 +344,20 @@ func TestBudgets(t *testing.T) {
 	off := newBudgets(Unbounded, time.Second, 3, time.Now)
 	off.Use(who, 1000)
 	check.Equal(t, off.Wait(who), 0, "a budget that is turned off bounds")
+}
+
+// Pages are made in turns of their own, so that one may wait for its lists.
+func TestPagesTakeTurns(t *testing.T) {
+	g := New(Limits{Connections: 1})
+	who := ClientOf(addr("192.0.2.1"))
+	for range buildsPerCPU * runtime.GOMAXPROCS(0) {
+		_, ok := g.MakePage(t.Context(), time.Minute, who)
+		check.Equal(t, ok, true, "a free place is given")
+	}
+	_, isPage := g.MakePage(t.Context(), time.Nanosecond, who)
+	_, isList := g.Build(t.Context(), time.Nanosecond, who)
+	check.Equal(t, isPage, false, "one page too many is made")
+	check.Equal(t, isList, true, "a list is made")
 }
 
 // Addresses take turns to have lists made.

@@ -153,6 +153,11 @@ func (g *Guard) Build(ctx context.Context, most time.Duration, client Client) (d
 	return g.builds.take(ctx, most, client)
 }
 
+// MakePage waits as Build does, for the turn of a client to have a page made, with all its lists.
+func (g *Guard) MakePage(ctx context.Context, most time.Duration, client Client) (done func(), ok bool) {
+	return g.pages.take(ctx, most, client)
+}
+
 func (b *turns) take(ctx context.Context, most time.Duration, client Client) (done func(), ok bool) {
 	b.mu.Lock()
 	if b.free > 0 {

@@ -52,7 +52,8 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 		}
 	}
 	fields = slices.DeleteFunc(fields, func(f wire.Field) bool {
-		empty := f.Value == "" && slices.Contains(b.takes, f.Name) && !slices.Contains(b.required, f.Name)
+		name, _ := wire.Means(f.Name, b.takes)
+		empty := f.Value == "" && name != "" && !slices.Contains(b.required, name)
 		if empty {
 			t.empty = append(t.empty, f.Name)
 		}
@@ -109,7 +110,7 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 				continue
 			}
 			for _, one := range list {
-				t.in.Params = append(t.in.Params, wire.Pair{Name: f.Name, Value: fmt.Sprint(one)})
+				t.in.Params = append(t.in.Params, wire.Pair{Name: f.Name, Value: wire.ListText(fmt.Sprint(one))})
 			}
 			t.sound = t.sound.With(f.Name, f.Value)
 			continue

@@ -219,7 +219,6 @@ func failed(e *wire.Error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Message}
 }
 
-// readLatest reads the newest entries.
 func readLatest(ctx context.Context, _ *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	x, known := ctx.Value(exchangeKey{}).(*exchange)
 	if !known {

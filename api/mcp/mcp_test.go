@@ -22,10 +22,7 @@ import (
 // gives its own arguments whatever the client sends, and that one which reads cannot
 // be made to write.
 func FuzzToolArguments(f *testing.F) {
-	tools, err := bindTools(operations)
-	if err != nil {
-		f.Fatal(err)
-	}
+	tools := must.Get(bindTools(operations))(f)
 	for _, seed := range []string{
 		`{"body":"Hello, all","agent":"ada","tags":["a"],"kind":"message","type":"poem"}`,
 		`{"action":"post","job_id":"j1","id":"j2","agent":null}`,

@@ -78,17 +78,12 @@ func (a argument) takes(value any) bool {
 // wanted returns the message for a value of another type.
 func (a argument) wanted() string {
 	var names []string
-	if a.may(typeInteger) {
-		names = append(names, "a number")
-	}
-	if a.may(typeText) {
-		names = append(names, "a string")
-	}
-	if a.may(typeBoolean) {
-		names = append(names, "true or false")
-	}
-	if a.may(typeArray) {
-		names = append(names, "a list of strings")
+	for _, t := range [...]struct{ name, shown string }{
+		{typeInteger, "a number"}, {typeText, "a string"}, {typeBoolean, "true or false"}, {typeArray, "a list of strings"},
+	} {
+		if a.may(t.name) {
+			names = append(names, t.shown)
+		}
 	}
 	return "must be " + strings.Join(names, " or ")
 }

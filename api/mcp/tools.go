@@ -58,7 +58,6 @@ func (s *Server) List() string {
 	return "- Read: " + strings.Join(names[true], ", ") + "\n- Write: " + strings.Join(names[false], ", ") + "\n"
 }
 
-// boundTool is a tool with its operation.
 type boundTool struct {
 	*tool
 	operation string              // operationId in the OpenAPI document

@@ -99,7 +99,7 @@ var mcpWalk = []struct {
 }{
 	{"register_agent", apitest.Args{"id": "ada", "description": "Answers questions about tides.", "capabilities": []string{"tide\ntables"}, "note": "Look at e1."}, "edit_key: ck_", ""},
 	{"publish_entry", apitest.Args{"agent": "ada", "body": "Does anybody know the tides of Brest?\nI need them for tomorrow.", "tags": []string{"tides\nof Brest"}}, "Published: message e1 in channel general by ada", ""},
-	{"publish_entry", apitest.Args{"agent": "bob", "body": "@ada yes, I do.", "reply_to": "e1"}, "e2", ""},
+	{"publish_entry", apitest.Args{"agent": "bob", "title": "Yes, I do", "body": "@ada" + strings.Repeat(" twice a day", 20), "reply_to": "e1"}, "e2", ""},
 	{"publish_entry", apitest.Args{"body": "Unsigned"}, "anonymous", ""},
 	{"publish_entry", apitest.Args{"kind": "knowledge", "agent": "bob", "title": "Brest\nby day", "body": "High water at Brest comes twice a day.", "tags": []string{"tides"}}, "knowledge e4 in channel knowledge", ""},
 	{"publish_entry", apitest.Args{"kind": "feature_request", "agent": "cyd", "body": "A channel for tides, please."}, "feature request e5 in channel wants", ""},
@@ -112,10 +112,10 @@ var mcpWalk = []struct {
 	{"get_agent", apitest.Args{"id": "ada"}, "(tide tables)\nNote: Look at e1.", "/api/agents/ada"},
 	{"post_job", apitest.Args{"agent": "ada", "title": "Read\na gauge", "body": "Read the gauge at noon."}, "Job j6 is open", ""},
 	{"list_jobs", apitest.Args{}, "j6 [jobs] (open) ada: Read a gauge", "/api/jobs"},
-	{"claim_job", apitest.Args{"agent": "bob", "job_id": "j6", "note": "At noon."}, "claimed by bob until", ""},
+	{"claim_job", apitest.Args{"agent": "bob", "job_id": "j6", "note": "At noon."}, "claimed by bob (not proven) until", ""},
 	{"release_job", apitest.Args{"agent": "bob", "job_id": "j6"}, "Job j6 is open", ""},
 	{"claim_job", apitest.Args{"agent": "bob", "job_id": "j6"}, "claimed by bob", ""},
-	{"list_jobs", apitest.Args{"claimed_by": "bob"}, "j6 [jobs] (claimed) ada: Read a gauge", "/api/jobs?claimed_by=bob"},
+	{"list_jobs", apitest.Args{"claimed_by": "bob"}, "j6 [jobs] (claimed, not proven) ada (until", "/api/jobs?claimed_by=bob"},
 	{"list_jobs", apitest.Args{"agent": []string{"bob"}, "status": "all"}, "no such jobs", "/api/jobs?agent=bob&status=all"},
 	{"get_job", apitest.Args{"id": "j6"}, ": Read a gauge\n\nRead the gauge at noon.", "/api/jobs/j6"},
 	{"submit_job_result", apitest.Args{"agent": "bob", "job_id": "j6", "result": "It shows 4 m."}, "Job j6 is done", ""},
@@ -153,6 +153,8 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 		{"register_agent", apitest.Args{"id": "bob", "description": "Asks.", "endpoint": "", "note": ""}, []string{"Empty arguments count as left out: endpoint, note."}},
 		{"publish_entry", apitest.Args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": ""}, []string{note}},
 		{"publish_entry", apitest.Args{"agent": "bob", "body": "Hello", "title": "", "reply_to": "", "relation": "", "edit_key": "", "dry_run": true}, []string{note}},
+		{"publish_entry", apitest.Args{"agent": "bob", "body": "Hello again", "subject": "", "replyTo": ""}, []string{"Empty arguments count as left out: replyTo, subject."}},
+		{"claim_job", apitest.Args{"agent": "bob", "next": apitest.Args{"poster": "", "tags": "", "q": ""}}, []string{"Empty members of next count as left out."}},
 		{"read_entries", apitest.Args{"q": "", "cursor": "", "extra": 1}, []string{"Arguments that this tool does not take were ignored: extra.", "Empty arguments count as left out: cursor, q."}},
 	} {
 		got := b.Use(step.tool, step.args)
@@ -165,9 +167,8 @@ func TestMCPLeavesOutEmptyTexts(t *testing.T) {
 		}
 	}
 	empty := b.Use("publish_entry", apitest.Args{"agent": "bob", "body": ""})
-	if p := empty.Problem(t); p.Fields() != "body" {
-		t.Errorf("a required text that is empty: %+v", p)
-	}
+	p := empty.Problem(t)
+	check.Equal(t, p.Fields(), "body", "fields of the problem with a required text that is empty")
 	b.Use("register_agent", apitest.Args{"id": "ada", "description": "", "note": "Look at e2."})
 	check.Contains(t, string(s.Get("/api/agents/ada").Body), "Knows tides.", "the profile after an empty text")
 }
@@ -356,18 +357,16 @@ func TestMCPDoor(t *testing.T) {
 // difference, although the node listens on a loopback address here.
 func TestMCPBehindALoadBalancer(t *testing.T) {
 	s := apitest.New(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(apitest.ToolCall("publish_entry", `{"agent":"ada","body":"Hello, all"}`)))
-	must.Do(t, err)
+	req := s.Request(http.MethodPost, "/mcp", apitest.ToolCall("publish_entry", `{"agent":"ada","body":"Hello, all"}`))
 	req.Host = "commons.example"
-	resp := must.Get(http.DefaultTransport.RoundTrip(req))(t)
-	defer resp.Body.Close()
-	var answer struct {
+	answer := apitest.Decoded[struct {
 		Result struct{ Content []struct{ Text string } }
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.StatusCode, err)
-	}
+	}](t, s.Send(req).Must(t, http.StatusOK))
 	check.Contains(t, answer.Result.Content[0].Text, "http://commons.example/api/entries/e1", "text")
+	call := apitest.ToolCall("publish_entry", `{"agent":"ada","body":"Written once"}`)
+	for range 2 { // as a balancer repeats it
+		s.Do(http.MethodPost, "/mcp", call, "Content-Type", apitest.JSONType, "Idempotency-Key", "key-of-the-call").Has(t, `"id":"e2"`)
+	}
 }
 
 // TestClaimJobWithNext: claim_job takes next, too, and says so when no job fits.

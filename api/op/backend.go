@@ -13,8 +13,8 @@ import (
 // Backend is the node as the handlers see it. The api package knows no Raft.
 type Backend interface {
 	// Propose replicates one command and returns its result once this node has
-	// applied it, with the index of the log entry that carries it. Errors:
-	// *Unavailable, *RateLimited, or ctx's.
+	// applied it, with the index of the log entry that carries it. It returns within
+	// a time limit of its own, or when ctx ends. Errors: *Unavailable or *RateLimited.
 	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
 	// View returns the newest view of the local state; the caller releases it.
 	View() *view.View

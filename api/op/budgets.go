@@ -74,6 +74,11 @@ func (c *Call) mayBeRejected() bool {
 	return c.MayWrite()
 }
 
+// WithinReads returns an error if the call's sender has used up the budget of work for reads.
+func (c *Call) WithinReads() error {
+	return c.WithinBudget(c.Env.Guard.Reads, "reads", "Searches, feeds and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
+}
+
 // WithinBudget returns an error if the call's sender has used up a budget.
 func (c *Call) WithinBudget(budget *guard.Budgets, name, message string) error {
 	wait := budget.Wait(guard.ClientOf(c.Sender()))

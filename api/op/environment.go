@@ -101,9 +101,7 @@ func NewEnvironment(cfg *Config, registry prometheus.Registerer, table []Operati
 	e.Patience = cmp.Or(cfg.Patience, WaitTimeout)
 	e.ClaimTTL = cmp.Or(cfg.ClaimTTL, DefaultClaimTTL)
 	e.Build = cmp.Or(cfg.Build, rand.Text())
-	if e.Logger == nil {
-		e.Logger = slog.New(slog.DiscardHandler)
-	}
+	e.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if e.Now == nil {
 		e.Now = time.Now
 	}

@@ -66,8 +66,11 @@ func NearID(view *view.View, s string, of state.EntryType) (string, error) {
 	return "", nil
 }
 
-// ShownID returns the public id of an entry that exists.
+// ShownID returns the public id of an entry that exists, or an empty text for 0.
 func (c *Call) ShownID(view *view.View, seq uint64) string {
+	if seq == 0 {
+		return ""
+	}
 	meta, _, err := view.Meta(seq)
 	if err != nil || meta.Type == 0 {
 		return state.EntryID(seq)

@@ -34,9 +34,7 @@ func TestNotifyURLs(t *testing.T) {
 		"https://example.org": true, "https://10.0.0.1:8443/": true, "https://bücher.example/": true, "https://localhost": true,
 		"https://ada@example.org": false, "http://example.org": false, "https://": false, "https://a b/": false,
 	} {
-		if (PublicURLProblem(s) == "") != ok {
-			t.Errorf("endpoint %s: %q", s, PublicURLProblem(s))
-		}
+		check.Equal(t, PublicURLProblem(s) == "", ok, "endpoint %s passes, with the problem %q", s, PublicURLProblem(s))
 	}
 }
 
@@ -48,8 +46,7 @@ func TestNotifyRules(t *testing.T) {
 		"https://example.org:8444/": false, "https://example.org:08443/": false, "https://127.0.0.1:8443/": false,
 		"https://commons.example/": false, "https://COMMONS.example.:8443/": false,
 	} {
-		if reason := rules.Problem(s); (reason == "") != ok {
-			t.Errorf("%s: %q", s, reason)
-		}
+		reason := rules.Problem(s)
+		check.Equal(t, reason == "", ok, "%s passes, with the problem %q", s, reason)
 	}
 }

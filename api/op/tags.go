@@ -6,13 +6,16 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
+
+	"github.com/commons-cluster/commons/fsm/state"
 )
 
 // tagBytes is how much of a hash an entity tag holds.
 const tagBytes = 15
 
-// TagOf is the entity tag of a hash. It is weak: the body may be sent in several codings.
-func TagOf(sum []byte) string {
+// TagOf is the entity tag of a content. It is weak: the body may be sent in several codings.
+func TagOf(content []byte) string {
+	sum := sha256.Sum256(content)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 }
 
@@ -33,16 +36,13 @@ func MatchesTag(header, tag string) bool {
 func (c *Call) versionTag() string {
 	view := c.View()
 	path, query := c.Target()
-	sum := sha256.New()
 	var key [512]byte
-	part := func(dst, s []byte) []byte { return append(binary.AppendUvarint(dst, uint64(len(s))), s...) }
-	b := part(part(key[:0], []byte(c.Env.Build)), []byte(view.ClusterID()))
-	b = part(part(b, path), query)
+	b := state.AppendBlob(state.AppendBlob(key[:0], c.Env.Build), view.ClusterID())
+	b = state.AppendBlob(state.AppendBlob(b, path), query)
 	if owner := c.BearerKey(); owner != "" { // it may show more
-		b = part(b, HashSecret(owner))
+		b = state.AppendBlob(b, HashSecret(owner))
 	}
-	sum.Write(binary.BigEndian.AppendUint64(b, view.Version()))
-	return TagOf(sum.Sum(nil))
+	return TagOf(binary.BigEndian.AppendUint64(b, view.Version()))
 }
 
 // unchangedVersion answers with 304 if the client has the answer of the newest view's version.
@@ -71,6 +71,5 @@ func (c *Call) AnswerCached(contentType, body string) error {
 
 // Unchanged tags a body, and answers with 304 if the client has it.
 func (c *Call) Unchanged(body string) bool {
-	sum := sha256.Sum256([]byte(body))
-	return c.HasTag(TagOf(sum[:]))
+	return c.HasTag(TagOf([]byte(body)))
 }

@@ -17,7 +17,6 @@ const (
 // chart is a drawing of numbers over time, oldest first.
 type chart struct {
 	Title string
-	Unit  string
 	// Says describes the drawing in words.
 	Says string
 	// Most is the number at its upper edge.
@@ -68,7 +67,7 @@ func newChart(title, unit string, all ...series) chart {
 		newest = all[0].values[n-1]
 	}
 	top := niceTop(most)
-	c := chart{Title: title, Unit: unit, Most: amount(top) + " " + unit, From: "an hour ago", To: "now"}
+	c := chart{Title: title, Most: amount(top) + " " + unit, From: "an hour ago", To: "now"}
 	c.Says = fmt.Sprintf("%s: now %s, at most %s %s", title, amount(newest), amount(most), unit)
 	at := func(x, v float64) string { return coordinate(x) + "," + coordinate(chartHeight-v/top*chartHeight) }
 	for i, s := range all {
@@ -110,7 +109,7 @@ func newBars(title, unit string, labels []string, values []float64) chart {
 		most = max(most, v)
 	}
 	top := niceTop(most)
-	c := chart{Title: title, Unit: unit, Most: amount(top) + " " + unit, Says: fmt.Sprintf("%s: at most %s %s", title, amount(most), unit)}
+	c := chart{Title: title, Most: amount(top) + " " + unit, Says: fmt.Sprintf("%s: at most %s %s", title, amount(most), unit)}
 	width := float64(chartWidth) / float64(max(len(values), 1))
 	for i, v := range values {
 		height := v / top * chartHeight

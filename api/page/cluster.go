@@ -61,11 +61,15 @@ func fillCluster(p *builder, answer []byte) error {
 	begin, length := p.frame.now-m.PartMillis*int64(len(m.Writes)), m.PartMillis*int64(len(m.Writes))
 	var gone []bar
 	for _, o := range m.Outages {
-		to := cmp.Or(o.To, p.frame.now)
+		to, end := o.To, "until "+ago(p.frame.now, o.To)
+		if to == 0 {
+			to, end = p.frame.now, "still"
+		}
 		x := float64(max(o.From, begin)-begin) * chartWidth / float64(max(length, 1))
 		width := float64(to-begin)*chartWidth/float64(max(length, 1)) - x
 		if to > begin {
-			gone = append(gone, bar{X: coordinate(x), Width: coordinate(max(width, 1)), Label: "no leader for " + duration(to-o.From) + ", until " + ago(p.frame.now, to)})
+			label := "no leader for " + duration(to-o.From) + ", " + end
+			gone = append(gone, bar{X: coordinate(x), Width: coordinate(max(width, 1)), Label: label})
 		}
 	}
 	for i := range charts {
@@ -147,11 +151,9 @@ var connections = []string{"Python", "JavaScript", "Go", "Command line", "curl",
 // fillConnect is the page that says how to connect an agent, one way at a time.
 func fillConnect(p *builder, _ []byte) (err error) {
 	tabs := make([]choice, 0, len(connections))
-	chosen := connections[0]
-	for _, name := range connections {
-		if given(p.r, "with") == name {
-			chosen = name
-		}
+	chosen := given(p.r, "with")
+	if !slices.Contains(connections, chosen) {
+		chosen = connections[0]
 	}
 	for _, name := range connections {
 		tabs = append(tabs, choice{Name: name, Path: "/connect?" + encode(pairs("with", name)), Active: name == chosen})

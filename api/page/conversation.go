@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +23,14 @@ type node struct {
 	Parent      *parent // what it relates to, unless it stands below that; nil if it is unknown
 	Left        string
 	Short       bool // the body is cut: the page has no room for all of them
-	// Newest is the last correction by its author, or nil. Moved means that the text stands there as
-	// the newest one of the entry that it corrects.
-	Newest *node
-	Moved  bool
+	// Corrections are those by its author, oldest first, and Newest is the last of them, or nil. Moved
+	// means that the text stands there, as one of the entry that it corrects.
+	Corrections []*node
+	Newest      *node
+	Moved       bool
 	// Own are the author's retraction and follow-ups, and Others those of others and their corrections.
 	Own, Others []later
+	Further     int // of these that are not named
 }
 
 // later is an entry that relates to another one.
@@ -55,7 +56,7 @@ func (e *entry) short() *parent {
 	} else if e.Derived() || e.Title == "" && e.Hidden == nil {
 		words = cut(wire.Collapse(e.Body), parentRunes)
 	}
-	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: "/e/" + e.ID}
+	return &parent{Agent: e.Agent, Words: cut(words, parentRunes), At: cmp.Or(e.anchor, "/e/"+e.ID)}
 }
 
 // entryPage is the page of one entry.
@@ -137,7 +138,7 @@ type step struct {
 	At                    int64
 
 	Words string // to be followed by the agent
-	Doubt bool   // a claim without proof
+	Doubt bool   // a claim without proof, or an answer without it under a name with an owner
 }
 
 // stepWords describe the events of a job, to be followed by the name of an agent.
@@ -163,7 +164,7 @@ func (e *entry) timeline() (steps []step) {
 		steps = append(steps, s)
 	}
 	for _, later := range e.SupersededBy {
-		s := step{EntryID: later.ID, Agent: later.Agent, At: later.CreatedAt}
+		s := step{EntryID: later.ID, Agent: later.Agent, At: later.CreatedAt, Doubt: !later.NameVerified}
 		switch {
 		case !e.IsHelp():
 			continue
@@ -221,17 +222,13 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	if err := p.doubt(e); err != nil {
 		return err
 	}
-	claims := map[string]bool{}
-	for _, s := range e.History {
-		claims[s.EntryID] = s.Event == "claim"
-	}
 	for i := range thread.Entries {
 		one := &thread.Entries[i]
 		if err := p.doubt(one); err != nil {
 			return err
 		}
-		one.Doubt = one.Doubt || claims[one.ID] && !one.NameVerified
-		p.shows(one, "#"+one.ID)
+		one.anchor = "#" + one.ID
+		p.entries[one.ID] = one
 		if at := slices.IndexFunc(page.Participants, func(a participant) bool { return strings.EqualFold(a.Name, one.Agent) }); at >= 0 {
 			page.Participants[at].Entries++
 		} else if one.Agent != "" {
@@ -240,7 +237,8 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	}
 	page.Beyond = max(0, len(page.Participants)-maxParticipants)
 	page.Participants = page.Participants[:len(page.Participants)-page.Beyond]
-	p.shows(e, "#main")
+	e.anchor = "#main"
+	p.entries[e.ID] = e
 	if len(first.Entries) > 0 && first.Entries[0].ID != e.ID {
 		page.Root = &first.Entries[0]
 	}
@@ -249,19 +247,27 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 		page.Left = duration(max(0, until-p.frame.now))
 	}
 	page.Timeline = e.timeline()
+	for i, s := range page.Timeline {
+		if s.Event == "" && s.Doubt { // of an answer's author, if the name has an owner
+			if page.Timeline[i].Doubt, err = p.doubts(s.Agent, false); err != nil {
+				return err
+			}
+		}
+	}
 	page.Tree = p.tree(thread.Entries, &page.node, page.Root == nil)
-	page.More, page.Later = more(p.r, thread.NextCursor), cursor != ""
-	if err := p.position(page, e.ID, len(thread.Entries)); err != nil {
+	page.Later = cursor != ""
+	if err := p.position(page, e.ID, &thread); err != nil {
 		return err
 	}
 	if e.Supersedes != "" {
 		page.Parent = p.describe(e.Supersedes)
 	}
-	p.frame.Title, p.frame.Body, p.frame.Live = e.Lead(), page, news(p.r, "thread", e.ID)
+	p.frame.Title, p.frame.Body, p.frame.Live = page.Lead(), page, news(p.r, "thread", e.ID)
 	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
 	p.frame.Canonical = "/e/" + e.ID
 	if e.Hidden == nil && !e.Retracted() {
-		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(e.Excerpt(), e.Heading())
+		newest := cmp.Or(page.Newest, &page.node)
+		p.frame.Description = "By " + e.Agent + ": " + cmp.Or(newest.Excerpt(), page.Lead())
 	}
 	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || page.Plain
 	return nil
@@ -270,8 +276,8 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 // maxParents is how many entries that it does not show a page looks up.
 const maxParents = 20
 
-// position fills in the length of a conversation, and which part of it a page with so many entries shows.
-func (p *builder) position(page *entryPage, id string, entries int) error {
+// position fills in the length of a conversation, which part of it the page shows, and the next part.
+func (p *builder) position(page *entryPage, id string, part *entryList) error {
 	var list struct{ Threads []client.Thread }
 	if err := p.call(&list, "listThreads", "thread", id); err != nil {
 		return err
@@ -281,28 +287,12 @@ func (p *builder) position(page *entryPage, id string, entries int) error {
 	}
 	before, _ := strconv.Atoi(given(p.r, "before")) // for people alone
 	before = min(max(before, 0), page.Replies)
+	end := before + len(part.Entries)
+	page.More = more(p.r, part.NextCursor, "before", strconv.Itoa(end))
 	if page.More != "" || page.Later {
-		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(before+entries))
-	}
-	if page.More != "" {
-		at, query, _ := strings.Cut(page.More, "?")
-		params, err := url.ParseQuery(query)
-		if err != nil {
-			return fmt.Errorf("read the address of the next part: %w", err)
-		}
-		params.Set("before", strconv.Itoa(before+entries))
-		page.More = at + "?" + params.Encode()
+		page.Position = fmt.Sprintf("entries %s to %s", number(before+1), number(end))
 	}
 	return nil
-}
-
-// shows notes that the page shows an entry, and where.
-func (p *builder) shows(e *entry, at string) {
-	if p.parents == nil {
-		p.parents, p.entries = map[string]*parent{}, map[string]*entry{}
-	}
-	p.parents[e.ID], p.entries[e.ID] = e.short(), e
-	p.parents[e.ID].At = at
 }
 
 // entry returns an entry by its id: one that the page shows, or one that it looks up. It returns nil if
@@ -310,9 +300,6 @@ func (p *builder) shows(e *entry, at string) {
 func (p *builder) entry(id string) *entry {
 	if e, known := p.entries[id]; known || p.looked == maxParents {
 		return e
-	}
-	if p.entries == nil {
-		p.entries = map[string]*entry{}
 	}
 	p.looked++
 	e, ok, _ := entryOf(p.r, id)
@@ -325,17 +312,43 @@ func (p *builder) entry(id string) *entry {
 
 // describe returns an entry by its id in short, or nil.
 func (p *builder) describe(id string) *parent {
-	if short := p.parents[id]; short != nil {
-		return short
-	}
 	if e := p.entry(id); e != nil {
 		return e.short()
 	}
 	return nil
 }
 
-// maxCorrections is how many corrections of corrections a page follows.
+// maxCorrections is how many corrections of an entry a page shows.
 const maxCorrections = 5
+
+// A page names the maxLater newest changes of an entry by its author, and as many by others. Each uses
+// as much of the page's room as laterBytes of a body.
+const maxLater, laterBytes = 10, 256
+
+// versions appends an entry with its corrections by the author, and those of the corrections. It leaves
+// out what was hidden or taken back, and reports false if the newest may be one that the page cannot look up.
+func (p *builder) versions(all []*entry, e *entry) ([]*entry, bool) {
+	if e.Hidden != nil || e.Retracted() {
+		return all, true
+	}
+	all = append(all, e)
+	newest := true
+	for _, r := range slices.Backward(e.Changes()) { // a page looks up so many only
+		if r.Relation != "correction" {
+			continue
+		}
+		next := p.entry(r.ID)
+		if next == nil {
+			return all, !newest
+		}
+		var known bool
+		if all, known = p.versions(all, next); !known {
+			return all, false
+		}
+		newest = false
+	}
+	return all, true
+}
 
 // node returns an entry with its newest text and what relates to it.
 func (p *builder) node(e *entry, plainly bool) *node {
@@ -343,33 +356,41 @@ func (p *builder) node(e *entry, plainly bool) *node {
 	if !plainly {
 		n.HTML = p.body(e.Body)
 	}
-	newest := e
-	for hops := 0; hops < maxCorrections && newest != nil && e.Hidden == nil && !e.Retracted(); hops++ {
-		var next *entry
-		for _, r := range newest.Changes() {
-			if r.Relation == "correction" {
-				next = p.entry(r.ID)
-			}
-		}
-		if newest = next; next != nil && next.Hidden == nil && !next.Retracted() {
-			n.Newest = &node{entry: *next, Plain: plainly, HTML: p.body(next.Body)}
+	var versions []*entry
+	if !p.later[e.ID] {
+		if all, known := p.versions(nil, e); known {
+			versions = all
 		}
 	}
-	for _, r := range e.Changes() {
-		if r.Relation != "correction" || n.Newest == nil {
-			n.Own = append(n.Own, later{r, p.describe(r.ID)})
+	slices.SortStableFunc(versions, func(a, b *entry) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	for i, v := range versions {
+		if i == 0 {
+			continue
+		}
+		p.later[v.ID] = true
+		if i >= len(versions)-maxCorrections {
+			n.Newest = &node{entry: *v, Plain: plainly, HTML: p.body(v.Body)}
+			n.Corrections = append(n.Corrections, n.Newest)
 		}
 	}
-	for _, r := range e.Additions() {
+	own, others := e.Changes(), e.Additions()
+	if n.Newest != nil {
+		own = slices.DeleteFunc(own, func(r client.LaterEntry) bool { return r.Relation == "correction" })
+	}
+	n.Further = max(0, len(own)-maxLater) + max(0, len(others)-maxLater)
+	for _, r := range own[max(0, len(own)-maxLater):] {
+		n.Own = append(n.Own, later{r, p.describe(r.ID)})
+	}
+	for _, r := range others[max(0, len(others)-maxLater):] {
 		n.Others = append(n.Others, later{r, p.describe(r.ID)})
 	}
 	return n
 }
 
-// Lead is that of the newest text, if it has a title.
+// Lead is that of the newest text, unless the entry alone has a title.
 func (n *node) Lead() string {
-	if n.Newest != nil && n.Newest.Title != "" && !n.Newest.Derived() {
-		return n.Newest.Heading()
+	if n.Newest != nil && (n.Derived() || !n.Newest.Derived()) {
+		return n.Newest.Lead()
 	}
 	return n.entry.Lead()
 }
@@ -386,15 +407,17 @@ func (p *builder) tree(list []entry, here *node, begins bool) []node {
 		e := &list[i]
 		known[e.ID] = true
 		if e.ID == here.ID {
-			made[i] = &node{entry: *e, Here: true, Newest: here.Newest}
+			made[i] = &node{entry: *e, Here: true, Newest: here.Newest, Corrections: here.Corrections}
 		} else if room -= len(e.Body); room < 0 {
 			made[i] = &node{entry: *e, Short: true}
 		} else {
 			made[i] = p.node(e, here.Plain)
 		}
-		if made[i].Newest != nil {
-			moved[made[i].Newest.ID] = true
+		for _, c := range made[i].Corrections {
+			moved[c.ID] = true
+			room -= len(c.Body)
 		}
+		room -= laterBytes * (len(made[i].Own) + len(made[i].Others))
 	}
 	for _, n := range slices.Backward(made) {
 		n.Moved = moved[n.ID] && !n.Here

@@ -134,8 +134,9 @@ func (s *Site) showTarget(r Request, f *form) error {
 	if !ok {
 		return err
 	}
-	f.To, f.ToHTML = e, s.markdown.body(e.Body)
-	return (&builder{r: r}).doubt(e)
+	p := s.builder(r, frame{})
+	f.To, f.ToHTML = e, p.body(e.Body)
+	return p.doubt(e)
 }
 
 // withoutExample returns an error whose message mentions no example: a page shows problems at

@@ -45,7 +45,7 @@ func fillFront(p *builder, answer []byte) error {
 	as, shown := inThreads, threadFilters
 	whole := listsEntries(p.r)
 	if whole {
-		as, shown = inAll, nil
+		as, shown = inTime, nil
 	}
 	l, _, err := p.list(answer, as, shown...)
 	if err != nil {

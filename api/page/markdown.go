@@ -13,6 +13,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
+	mdtext "github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 )
 
@@ -55,8 +56,8 @@ func newMarkdown() *markdown {
 	p.AllowAttrs("rel").OnElements("a")
 	p.RequireParseableURLs(true)
 	return &markdown{
-		bodies:    goldmark.New(extensions, links, ours(bodyRenderer{})),
-		documents: goldmark.New(extensions, links, goldmark.WithParserOptions(parser.WithAutoHeadingID()), ours(documentRenderer{})),
+		bodies:    goldmark.New(extensions, links, ours(blockRenderer{}), ours(bodyRenderer{})),
+		documents: goldmark.New(extensions, links, goldmark.WithParserOptions(parser.WithAutoHeadingID()), ours(blockRenderer{})),
 		policy:    p,
 	}
 }
@@ -66,11 +67,33 @@ func (m *markdown) body(text string) template.HTML {
 	if nesting(text) > maxNesting || cells(text) > maxCells {
 		return plain(text)
 	}
+	source := []byte(text)
+	parsed := m.bodies.Parser().Parse(mdtext.NewReader(source))
+	if targets(parsed) > maxGrowth*len(text) { // a reference repeats its target wherever it is used
+		return plain(text)
+	}
 	var b bytes.Buffer
-	if err := m.bodies.Convert([]byte(text), &b); err != nil || b.Len() > maxGrowth*len(text)+growthBase {
+	if err := m.bodies.Renderer().Render(&b, source, parsed); err != nil || b.Len() > maxGrowth*len(text)+growthBase {
 		return plain(text)
 	}
 	return template.HTML(m.policy.SanitizeBytes(b.Bytes())) //nolint:gosec // sanitized
+}
+
+// targets returns the length of the targets of all links of a text.
+func targets(parsed ast.Node) (length int) {
+	_ = ast.Walk(parsed, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // fails never
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Link:
+			length += len(n.Destination)
+		case *ast.Image:
+			length += len(n.Destination)
+		}
+		return ast.WalkContinue, nil
+	})
+	return length
 }
 
 // plain returns a text as it is, as HTML.
@@ -84,7 +107,7 @@ func nesting(text string) (deepest int) {
 		marks := 0
 		for i, r := range line {
 			if strings.ContainsRune(">-+*", r) && (i == 0 || line[i-1] == ' ' || line[i-1] == '>' || line[i-1] == '\t') ||
-				strings.ContainsRune(".)", r) && i > 0 && line[i-1] >= '0' && line[i-1] <= '9' && strings.IndexAny(line[i+1:], " \t\r\n") == 0 {
+				strings.ContainsRune(".)", r) && i > 0 && line[i-1] >= '0' && line[i-1] <= '9' && i+1 < len(line) && strings.IndexByte(" \t\r\n", line[i+1]) >= 0 {
 				marks++
 			} else if r != ' ' && r != '\t' && (r < '0' || r > '9') && r != '.' && r != ')' && r != '>' {
 				break

@@ -42,6 +42,7 @@ func TestBody(t *testing.T) {
 		"<script>\nalert(1)\n</script>":                                    "<p>&lt;script&gt;\nalert(1)\n&lt;/script&gt;</p>",
 		"| a | b |\n|---|:-:|\n| 1 | 2 |":                                  `<table tabindex="0">` + "\n<thead>\n<tr>\n<th>a</th>\n" + `<th align="center">b</th>`,
 		"[l.example](https://x.example/?a=1&b=2)":                          "<p>" + link + "l.example</a> (x.example)</p>",
+		"[https&#58;//bank&#46;example](https://x.example/?a=1&b=2)":       "<p>" + link + "https://bank.example</a> (x.example)</p>",
 		"[at x.example, yes](https://x.example/?a=1&b=2)":                  "<p>" + link + "at x.example, yes</a></p>",
 		"[**https://bank.example/x.example**](https://x.example/?a=1&b=2)": "<p>" + link + "<strong>https://bank.example/x.example</strong></a> (x.example)</p>",
 		"![www.X.example](https://x.example/?a=1&b=2)":                     "<p>" + link + "www.X.example</a></p>",
@@ -98,6 +99,14 @@ func TestBodyTakesLittleWork(t *testing.T) {
 		check.Equal(t, nesting(text) > maxNesting || cells(text) > maxCells, plainly, "%.60q is parsed", text)
 		check.Equal(t, strings.HasPrefix(string(m.body(text)), `<p class="plain">`), plainly, "%.60q is shown as", text)
 	}
+}
+
+// TestLongTargetsAreNotRendered: a reference repeats its target wherever it is used.
+func TestLongTargetsAreNotRendered(t *testing.T) {
+	m, text := newMarkdown(), "[a]: http://x.y/"+strings.Repeat("𠀀", 2000)+"\n\n"+strings.Repeat("[a] ", 600)
+	allocations := testing.AllocsPerRun(1, func() { m.body(text) })
+	check.Equal(t, allocations < 100_000, true, "%v allocations are few", allocations)
+	check.Contains(t, string(m.body(text)), `<p class="plain">`, "body")
 }
 
 func FuzzBody(f *testing.F) {

@@ -45,8 +45,8 @@ var (
 )
 
 const (
-	// perPage is the number of items on a page of a list.
-	perPage = 30
+	// perPage is the number of items on a page of a list. The front page has at most 60 KB with it.
+	perPage = 20
 	// maxPageBytes bounds one page.
 	maxPageBytes = 2 << 20
 	// keptPages, keptBodies and keptRows are the cache sizes for pages, rendered bodies, and rows of
@@ -249,7 +249,8 @@ func (s *Site) recall(key string) (wire.Reply, bool) {
 
 // render makes a page.
 func (s *Site) render(rt *Route, r Request) wire.Reply {
-	p := &builder{site: s, r: r, frame: frame{Nav: rt.nav, now: r.Now().UnixMilli()}, fresh: rt.fresh}
+	p := s.builder(r, frame{Nav: rt.nav, now: r.Now().UnixMilli()})
+	p.fresh = rt.fresh
 	var answer []byte
 	if rt.main != nil {
 		operation, in := rt.main(r)
@@ -285,7 +286,9 @@ func (s *Site) execute(p *builder, name string, status int) wire.Reply {
 		err = fmt.Errorf("it has %d bytes", b.Len())
 	}
 	if err != nil {
-		return broken(fmt.Errorf("page %s: %w", name, err))
+		reply := broken(fmt.Errorf("page %s: %w", name, err))
+		reply.Work = p.work + content.Len()
+		return reply
 	}
 	before, after, _ := bytes.Cut(b.Bytes(), []byte(gap))
 	body := slices.Concat(before, []byte(template.HTMLEscapeString(p.frame.From)), after)
@@ -345,8 +348,7 @@ func (s *Site) form(r Request, name, title string, body any, e *wire.Error) wire
 	if e != nil {
 		status = e.Status()
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: title, Body: body, NoIndex: true}}
-	reply := s.execute(p, name, status)
+	reply := s.execute(s.builder(r, frame{Title: title, Body: body, NoIndex: true}), name, status)
 	reply.Rejection = e
 	return reply
 }
@@ -399,11 +401,12 @@ type builder struct {
 	params []wire.Pair
 	// wholes has the jobs and requests for help that were looked up, with their states, by id.
 	wholes map[string]jsontext.Value
-	// parents has the entries that were described, by id, and looked is how many of them were looked up.
-	parents map[string]*parent
-	looked  int
-	// entries has the entries that were looked up or are shown.
+	// entries has the entries that are shown or were looked up, by id; nil means that there is none.
+	// looked is how many were looked up.
 	entries map[string]*entry
+	looked  int
+	// later has the corrections of entries before them on the page, by id.
+	later map[string]bool
 	// rowBytes is the size of the lists on the page.
 	rowBytes int
 	// fresh means that the page belongs to this request alone. dated means that its ETag changes with
@@ -411,6 +414,11 @@ type builder struct {
 	fresh, dated bool
 	// rejection is the rejection of a further call, or nil.
 	rejection *wire.Error
+}
+
+// builder returns the builder of a page.
+func (s *Site) builder(r Request, f frame) *builder {
+	return &builder{site: s, r: r, frame: f, owned: map[string]bool{}, wholes: map[string]jsontext.Value{}, entries: map[string]*entry{}, later: map[string]bool{}}
 }
 
 // finish fills in what every page has.

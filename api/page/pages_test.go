@@ -31,7 +31,8 @@ func TestPeopleSee(t *testing.T) {
 	wrong := s.Publish(map[string]any{"agent": "Lin", "title": "A rash claim", "body": "Disks never fail at all."})
 	s.Publish(map[string]any{"agent": "Lin", "supersedes": wrong.ID, "relation": "retraction", "body": "I take that back."})
 	evil := s.Publish(map[string]any{"agent": "Mallory", "title": `"><b onmouseover=alert(4)>` + hostile, "body": hostile, "tags": []string{`"onclick="alert(5)`}})
-	s.Post("/api/agents", map[string]any{"id": "Ada", "description": "Asks questions.", "capabilities": []string{"asking"}, "note": "Ask *again*."})
+	s.Post("/api/agents", map[string]any{"id": "Ada", "description": "Asks questions.", "capabilities": []string{"asking"}, "note": "Ask *again*.", "endpoint": "https://x.example/api/entries?action=publish&body=x"})
+	check.Lacks(t, string(apitest.Browse(t, s, "/a/ada", http.StatusOK).Body), `href="https://x.example`, "a link that would write")
 	s.Post("/api/jobs", map[string]any{"agent": "Ada", "title": "Count to ten", "body": "One by one, please."})
 	var help struct{ Entry apitest.Entry }
 	s.Post("/api/human-requests", map[string]any{"agent": "Ada", "goal": "Read a sign", "requested_action": "Say what it says."}).Decode(t, &help)
@@ -41,30 +42,32 @@ func TestPeopleSee(t *testing.T) {
 		path, holds string
 		json        string
 	}{
-		{"/", "A question of logs", "/api/threads?sort=discussed&limit=30"},
-		{"/", "1 open request help wanted Read a sign", "/api/threads?sort=discussed&limit=30"},
-		{"/?sort=new", "Its author took this back.", "/api/threads?sort=new&limit=30"},
-		{"/?list=entries", "Its author took this back.", "/api/entries?limit=30"},
+		{"/", "A question of logs", "/api/threads?sort=discussed&limit=20"},
+		{"/", "1 open request help wanted Read a sign", "/api/threads?sort=discussed&limit=20"},
+		{"/?sort=new", "Its author took this back.", "/api/threads?sort=new&limit=20"},
+		{"/?list=entries", "Its author took this back.", "/api/entries?limit=20"},
 		{"/channels", "logs 3 entries", "/api/channels"},
-		{"/c/logs", "logs 3 entries", "/api/threads?channel=logs&limit=30"},
-		{"/c/logs?list=entries", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
+		{"/c/logs", "logs 3 entries", "/api/threads?channel=logs&limit=20"},
+		{"/c/logs?list=entries", "logs 3 entries", "/api/entries?channel=logs&limit=20"},
 		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
 		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
 		{"/e/" + deeper.ID, "reply to Lin : When all have it. in the conversation A question of logs", "/api/entries/" + deeper.ID},
 		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
-		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
-		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
-		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=30"},
-		{"/agents", "Asks questions.", "/api/agents?limit=30"},
-		{"/jobs", "Open 1 Claimed 0 Done 0 Closed 0 All Words Filter job open Count to ten", "/api/jobs?limit=30"},
-		{"/jobs?status=done", "No job is like this.", "/api/jobs?status=done&limit=30"},
-		{"/human", "help wanted Read a sign", "/api/human-requests?status=open&limit=30"},
+		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=20"},
+		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=20"},
+		{"/a/ada", "in logs 1 reply 11 months ago by Lin", "/api/entries?agent=ada&limit=20"},
+		{"/a/lin", "This name is not registered", "/api/entries?agent=lin&limit=20"},
+		{"/agents", "Asks questions.", "/api/agents?limit=20"},
+		{"/jobs", "Open 1 Claimed 0 Done 0 Closed 0 All Words Filter job open Count to ten", "/api/jobs?limit=20"},
+		{"/jobs?status=done", "No job is like this.", "/api/jobs?status=done&limit=20"},
+		{"/human", "help wanted Read a sign", "/api/human-requests?status=open&limit=20"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
-		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=30"},
-		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=30"},
-		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=30"},
-		{"/search?q=nowhere", "a beginning of three letters is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=30"},
+		{"/search?q=feared&agent=ada", "That is what I feared .", "/api/entries?q=feared&agent=ada&limit=20"},
+		{"/search?q=feared&agent=ada", "Only with agent ada ✕ , remove 1 result", "/api/entries?q=feared&agent=ada&limit=20"},
+		{"/search?q=cut", "in logs 1 reply 11 months ago by Lin", "/api/entries?q=cut&limit=20"},
+		{"/search?q=nowhere&channel=logs", "Search everywhere", "/api/entries?q=nowhere&channel=logs&limit=20"},
+		{"/search?q=nowhere", "a beginning of three letters is enough. Search for any of the words Browse the channels", "/api/entries?q=nowhere&limit=20"},
 		{"/cluster", "node-a healthy leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "1 name is registered.", "/api/stats"},
@@ -91,7 +94,7 @@ func TestPeopleSee(t *testing.T) {
 			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
 		}
 	}
-	const listing = 23 // of the pages above show lists or conversations
+	const listing = 25 // of the pages above show lists or conversations
 	check.Equal(t, feeds, listing, "pages with feeds")
 	for _, path := range []string{"/e/e0", "/e/nothing", "/a/nobody", "/e/j1"} {
 		p := apitest.Browse(t, s, path, http.StatusNotFound)
@@ -127,7 +130,7 @@ func TestPagesGoOn(t *testing.T) {
 		}
 		pages++
 	}
-	if rows != 65 || pages != 3 {
+	if rows != 65 || pages != 4 {
 		t.Errorf("%d rows on %d pages", rows, pages)
 	}
 }
@@ -243,6 +246,45 @@ func TestForm(t *testing.T) {
 	check.Contains(t, send(http.StatusUnprocessableEntity, own...).Words(), "body must have 4 to 5000 characters", "a check of a short text")
 }
 
+// TestCorrections holds that the page of a corrected entry is about its newest text, and has each earlier
+// one once, folded.
+func TestCorrections(t *testing.T) {
+	s := apitest.New(t)
+	ids := []string{s.Publish(map[string]any{"agent": "Ada", "body": "High water is at 0 h."}).ID}
+	for i, of := range []int{0, 1, 0} { // the second one corrects the first correction
+		body := "High water is at " + strconv.Itoa(i+1) + " h."
+		ids = append(ids, s.Publish(map[string]any{"agent": "Ada", "body": body, "supersedes": ids[of], "relation": "correction"}).ID)
+	}
+	p := apitest.Browse(t, s, "/e/"+ids[0], http.StatusOK)
+	p.Has(t, "<title>High water is at 3 h. ·", `<meta property="og:description" content="By Ada: High water is at 3 h.">`)
+	for _, earlier := range []string{"at 0 h.", "at 1 h.", "at 2 h."} {
+		check.Equal(t, strings.Count(p.Words(), earlier), 1, "texts %q", earlier)
+	}
+	check.Equal(t, bytes.Count(p.Body, []byte(`<details class="folded">`)), 3, "folded texts")
+	of := s.Publish(map[string]any{"agent": "Eve", "body": "Tide table", "supersedes": ids[0], "relation": "reply"}).ID
+	for i := range 25 { // each corrects the one before
+		body := "Tide table"
+		if i >= 20 {
+			body = strings.Repeat("&", 5000)
+		}
+		of = s.Publish(map[string]any{"agent": "Eve", "body": body, "supersedes": of, "relation": "correction"}).ID
+	}
+	p = apitest.Browse(t, s, "/e/"+ids[0], http.StatusOK)
+	check.Equal(t, strings.Count(p.Words(), strings.Repeat("&", 5000)), 5, "texts of the five newest corrections of an answer")
+}
+
+// TestManyAdditions holds that a page names so many entries about each entry, and how many more there are.
+func TestManyAdditions(t *testing.T) {
+	s := apitest.New(t)
+	of := s.Publish(map[string]any{"agent": "Ada", "body": "High water is at 0 h."}).ID
+	for i := range 15 {
+		s.Publish(map[string]any{"agent": "Eve", "body": "Is it?", "title": "No " + strconv.Itoa(100+i), "supersedes": of, "relation": "follow_up"})
+	}
+	page := apitest.Browse(t, s, "/e/"+of, http.StatusOK)
+	check.Equal(t, bytes.Count(page.Body, []byte("under the name Eve")), 10, "additions by others")
+	check.Contains(t, page.Words(), "And 5 more changes and additions.", "page")
+}
+
 // TestPagesCount holds that a page counts as one call, under its own name.
 func TestPagesCount(t *testing.T) {
 	var l apitest.Ledger
@@ -302,7 +344,9 @@ func TestConnectShowsTheAddress(t *testing.T) {
 	s := apitest.New(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
 	for way, holds := range map[string]string{
 		"": `commons = Commons("https://commons.example")`, "JavaScript": `new Commons("https://commons.example")`, "Go": `URLs: []string{"https://commons.example"}`,
-		"Command+line": "COMMONS_URL=https://commons.example", "curl": "https://commons.example/api/entries?channel=playground", "MCP": "codex mcp add commons --url https://commons.example/mcp",
+		"Command+line": `COMMONS_URL=https://commons.example PATH="$PATH:$(go env GOPATH)/bin" commons post --as "guest-`,
+		"curl":         `name="guest-$$-$(date +%s)" curl -s https://commons.example/api/entries`, // an interactive zsh knows no comments
+		"MCP":          "codex mcp add commons --url https://commons.example/mcp",
 	} {
 		check.Contains(t, apitest.Browse(t, s, "/connect?with="+way, http.StatusOK).Words(), holds, "/connect?with=%s", way)
 	}
@@ -470,6 +514,12 @@ func TestTimeline(t *testing.T) {
 	act("result", "eve", job, `,"result":"There are 77."`)
 	want := "posted by ada|claimed by Bob not proven|claim extended by Bob not proven|given back by Bob|claimed by eve not proven|result by eve"
 	check.Equal(t, strings.Join(timeline(job), "|"), want, "the timeline of a job")
+	claim := apitest.Decoded[apitest.List](t, s.Get("/api/entries?agent=Bob")).Entries[0].ID
+	for _, path := range []string{"/e/" + claim, "/a/Bob", "/search?q=working", "/c/jobs?list=entries"} {
+		check.Contains(t, apitest.Browse(t, s, path, http.StatusOK).Words(), "claim not proven Claimed: Count the lines", "%s", path)
+	}
+	s.Publish(map[string]any{"agent": "Zoe", "supersedes": job, "relation": "follow_up", "title": "Claimed: by whom?", "body": "I wonder."})
+	check.Lacks(t, apitest.Browse(t, s, "/a/Zoe", http.StatusOK).Words(), "claim not proven", "a follow-up with the title of a claim")
 
 	help := apitest.Decoded[struct{ Entry apitest.Entry }](t, s.Post("/api/human-requests", `{"agent":"ada","goal":"Read a sign","requested_action":"Type what it says.","context":"A picture."}`)).Entry.ID
 	for _, agent := range []string{"ada", "Bob"} {

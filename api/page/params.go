@@ -120,13 +120,13 @@ func encode(params []wire.Pair) string {
 	return b.String()
 }
 
-// more returns the address of the next page of a list, or "" on the last page.
-func more(r Request, cursor *string) string {
+// more returns the address of the next page of a list, with further parameters, or "" on the last page.
+func more(r Request, cursor *string, further ...string) string {
 	if cursor == nil {
 		return ""
 	}
 	query, _ := r.Query()
-	return here(r, replaced(query, "cursor", *cursor))
+	return here(r, replaced(query, append(further, "cursor", *cursor)...))
 }
 
 // here returns the address of the page with other parameters.

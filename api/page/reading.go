@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -43,12 +45,9 @@ type choice struct {
 	Count      string // of its items, or ""
 }
 
-// origin is the origin of an entry, as it is spelled there.
-type origin struct{ Agent, Channel string }
-
-// list returns the page of a list of entries, and the origin of the first of them. It shows the
-// filters of the URL except those that the page shows itself.
-func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *origin, error) {
+// list returns the page of a list of entries, and the first of them. It shows the filters of the URL
+// except those that the page shows itself.
+func (p *builder) list(answer []byte, as rowForm, shown ...string) (_ *listPage, first jsontext.Value, _ error) {
 	var list rowList
 	if err := decode(answer, &list); err != nil {
 		return nil, nil, err
@@ -64,9 +63,8 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 		return nil, nil, err
 	}
 	rows := list.rows()
-	first := &origin{}
 	if len(rows) > 0 {
-		err = decode(rows[0], first)
+		first = rows[0]
 	}
 	l := &listPage{Rows: html, shown: len(rows), Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
 	if html == "" { // the page proposes links in place of calls
@@ -77,7 +75,7 @@ func (p *builder) list(answer []byte, as rowForm, shown ...string) (*listPage, *
 	}
 	p.frame.Body = l
 	p.frame.NoIndex = l.Later
-	return l, first, err
+	return l, first, nil
 }
 
 // channels are the channels in the margin.
@@ -108,7 +106,7 @@ func fillChannel(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(first.Channel, p.r.Param("channel")) // as it is spelled there
+	name := cmp.Or(valueOf(first, "channel"), p.r.Param("channel")) // as it is spelled there
 	p.frame.Title = "#" + name
 	p.frame.Live = news(p.r, "channel", name)
 	channels, err := p.channels()
@@ -197,7 +195,7 @@ func fillAgent(p *builder, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(first.Agent, p.r.Param("agent"))
+	name := cmp.Or(valueOf(first, "agent"), p.r.Param("agent")) // as it is spelled there
 	a := &agentPage{Name: name}
 	if done.Rejection == nil {
 		var answer struct{ Agent client.Profile }

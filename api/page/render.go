@@ -1,6 +1,7 @@
 package page
 
 import (
+	"html"
 	"net/url"
 	"path"
 	"regexp"
@@ -55,10 +56,7 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	})
 	r.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if raw, _ := n.(*ast.RawHTML); entering {
-			for i := range raw.Segments.Len() {
-				segment := raw.Segments.At(i)
-				_, _ = w.Write(util.EscapeHTML(segment.Value(source)))
-			}
+			_, _ = w.Write(util.EscapeHTML(raw.Segments.Value(source)))
 		}
 		return ast.WalkSkipChildren, nil
 	})
@@ -66,10 +64,7 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 		block, _ := n.(*ast.HTMLBlock)
 		if entering {
 			_, _ = w.WriteString("<p>")
-			for i := range block.Lines().Len() {
-				line := block.Lines().At(i)
-				_, _ = w.Write(util.EscapeHTML(line.Value(source)))
-			}
+			_, _ = w.Write(util.EscapeHTML(block.Lines().Value(source)))
 			if block.HasClosure() {
 				_, _ = w.Write(util.EscapeHTML(block.ClosureLine.Value(source)))
 			}
@@ -77,7 +72,6 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 		}
 		return ast.WalkContinue, nil
 	})
-	registerBlocks(r)
 }
 
 // writeLink begins or ends a link that a stranger wrote; only http and https become
@@ -131,7 +125,7 @@ func writeTarget(w util.BufWriter, source []byte, n ast.Node, to []byte, enterin
 		}
 		return ast.WalkContinue, nil
 	})
-	for word := range strings.FieldsSeq(text.String()) {
+	for word := range strings.FieldsSeq(html.UnescapeString(text.String())) {
 		word = strings.Trim(word, ".,:;!?()[]<>\"'")
 		if strings.ContainsAny(word, ".:") && !sameHost(word, target) {
 			_, _ = w.Write(util.EscapeHTML([]byte(" (" + target.Host + ")")))
@@ -150,23 +144,17 @@ func sameHost(word string, target *url.URL) bool {
 	return err == nil && bare(at.Host) == bare(target.Host)
 }
 
-// documentRenderer shows our documents: headings that can be linked to.
-type documentRenderer struct{}
+// blockRenderer shows code and tables so that people without a mouse can scroll them.
+type blockRenderer struct{}
 
-func (documentRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) { registerBlocks(r) }
-
-// registerBlocks shows code and tables so that people without a mouse can scroll them.
-func registerBlocks(r renderer.NodeRendererFuncRegisterer) {
+func (blockRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	code := func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			_, _ = w.WriteString("</code></pre>\n")
 			return ast.WalkContinue, nil
 		}
 		_, _ = w.WriteString(`<pre tabindex="0"><code>`)
-		for i := range n.Lines().Len() {
-			line := n.Lines().At(i)
-			_, _ = w.Write(util.EscapeHTML(line.Value(source)))
-		}
+		_, _ = w.Write(util.EscapeHTML(n.Lines().Value(source)))
 		return ast.WalkContinue, nil
 	}
 	r.Register(ast.KindCodeBlock, code)

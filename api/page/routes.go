@@ -95,7 +95,10 @@ func (s *Site) Document(r Request, title, markdown, source string, anchor func(s
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", Body: map[string]any{"HTML": text, "Contents": contents(string(text))}, JSON: source}}
+	p := s.builder(r, frame{
+		Title: title, Nav: "docs", Description: "Documentation of Commons for agents: " + title + ".", JSON: source,
+		Body: map[string]any{"HTML": text, "Contents": contents(string(text))},
+	})
 	reply := s.execute(p, "document", http.StatusOK)
 	s.keep(key, reply)
 	return reply, reply.Cause

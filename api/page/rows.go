@@ -33,7 +33,8 @@ type rowForm byte
 
 const (
 	inAll     rowForm = '*'
-	inChannel rowForm = 'c'
+	inTime    rowForm = 'o' // of all entries, in order of time
+	inChannel rowForm = 'c' // of a channel, in order of time
 	byAgent   rowForm = 'a'
 	onBoard   rowForm = 'j' // a job or a request for help, with its state
 	inBrief   rowForm = 'b' // one line, of the same
@@ -49,10 +50,10 @@ type row struct {
 	ByAgent     bool   // the list is of its author
 	Channel     string // empty if the list is of this channel
 	Marks       []label
-	// When is the age of the entry, or of the newest one of a conversation. It has a mark for the
-	// time, and Left of the details, too: the row is cached, and these change.
+	// When is an age: that of the newest entry of a conversation, of the newest reply to an entry, or of
+	// the entry. The row is cached and time goes on, so it has a mark in place of the time, as has Left.
 	When      template.HTML
-	LastAgent string   // author of the newest entry of a conversation, if it is another one
+	LastAgent string   // author of that entry or reply, if it is another one
 	Agents    []string // the authors of a conversation, unless there is one alone
 	With      string   // the same in words
 	Replies   string   // their number, in words
@@ -166,14 +167,11 @@ func (p *builder) whole(raw jsontext.Value) (jsontext.Value, error) {
 		}
 		raw = slices.Concat(answer.Job, answer.Request)
 	}
-	if p.wholes == nil {
-		p.wholes = map[string]jsontext.Value{}
-	}
 	p.wholes[id] = raw
 	return raw, nil
 }
 
-// maxAlone is how many conversations of one author without an answer follow one another in a list.
+// maxAlone is how many conversations in which one author is alone follow one another in a list.
 const maxAlone = 3
 
 // run is one conversation, or the number of those of an author that a list leaves out.
@@ -188,14 +186,16 @@ func runs(list []jsontext.Value) (all []run) {
 	alone, name := 0, ""
 	for _, raw := range list {
 		author, _ := authorOf(raw)
+		_, agents, _ := bytes.Cut(raw, []byte(`,"agents":[`))
+		agents, _, _ = bytes.Cut(agents, []byte(`]`))
 		switch {
-		case !bytes.Contains(raw, []byte(`,"replies":0,`)):
+		case bytes.Contains(agents, []byte(`","`)):
 			name = ""
-		case author == name && alone > maxAlone:
+		case !strings.EqualFold(author, name):
+			alone, name = 0, author
+		case alone > maxAlone && name != "":
 			all[len(all)-1].More++
 			continue
-		case author != name:
-			alone, name = 0, author
 		}
 		if alone++; alone > maxAlone && name != "" {
 			all = append(all, run{Name: name, More: 1})
@@ -207,12 +207,13 @@ func runs(list []jsontext.Value) (all []run) {
 }
 
 // maxPages is how many pages of conversations one page shows, if most of them are folded.
-const maxPages = 4
+const maxPages = 8
 
-// threads renders conversations. If it folds most of a page, it adds the next ones. Conversations that
-// were taken back are the last ones of a list of what is active.
+// threads renders conversations. If it folds most of a page, it adds the next ones, at most as many as
+// there is room for. Conversations that were taken back are the last ones of a list of what is active.
 func (p *builder) threads(list *rowList, as rowForm) (template.HTML, error) {
 	var all []run
+	room := len(list.Threads)
 	active := given(p.r, "sort") != "new" && given(p.r, "unanswered") == ""
 	for pages := 1; ; pages++ {
 		var listed, over []jsontext.Value
@@ -228,10 +229,11 @@ func (p *builder) threads(list *rowList, as rowForm) (template.HTML, error) {
 			}
 		}
 		all = runs(append(listed, over...))
-		if list.NextCursor == nil || 2*len(all) >= len(list.Threads) || pages == maxPages {
+		if list.NextCursor == nil || 2*len(all) >= room || pages == maxPages {
 			break
 		}
-		done := p.r.Perform("listThreads", wire.Invocation{Params: replaced(p.params, "cursor", *list.NextCursor)})
+		params := replaced(p.params, "cursor", *list.NextCursor, "limit", strconv.Itoa(room-len(all)))
+		done := p.r.Perform("listThreads", wire.Invocation{Params: params})
 		if done.Rejection != nil {
 			break
 		}
@@ -291,9 +293,6 @@ func (p *builder) doubts(name string, proven bool) (bool, error) {
 		if owned, err = p.r.Owned(name); err != nil {
 			return false, fmt.Errorf("look up the owner of a name: %w", err)
 		}
-		if p.owned == nil {
-			p.owned = map[string]bool{}
-		}
 		p.owned[name] = owned
 	}
 	return owned, nil
@@ -312,21 +311,19 @@ func (s *Site) row(raw jsontext.Value, as rowForm, with beside) (string, error) 
 		if err := decode(raw, &t); err != nil {
 			return "", err
 		}
-		// The first entry, with the beginning of its body.
+		// The first entry, with the beginning of its body, and the newest one as its reply.
 		e := &entry{Doubt: with.doubt, Job: client.Job{ClaimVerified: with.proven, Entry: client.Entry{
 			ID: t.ID, Kind: t.Kind, Channel: t.Channel, Agent: t.Agent, Title: t.Title, Body: t.Excerpt,
-			CreatedAt: t.LastAt, NameVerified: t.NameVerified, Status: cmp.Or(with.status, t.Status),
+			SupersededBy:      []client.LaterEntry{{Relation: "reply", Agent: t.LastAgent, CreatedAt: t.LastAt}},
+			SupersededByCount: 1, NameVerified: t.NameVerified, Status: cmp.Or(with.status, t.Status),
 		}}}
 		if e.IsHelp() { // the goal is the title
 			_, e.Body, _ = strings.Cut(e.Body, "Requested action:")
 		}
-		r := e.row()
+		r := e.row(true)
 		r.Details = nil
 		if r.Replies = "no replies"; t.Replies > 0 {
 			r.Replies = plural(t.Replies, "reply")
-		}
-		if t.LastAgent != t.Agent {
-			r.LastAgent = t.LastAgent
 		}
 		if len(t.Agents) > 1 {
 			r.Agents, r.With = t.Agents, strings.Join(t.Agents, ", ")
@@ -340,7 +337,7 @@ func (s *Site) row(raw jsontext.Value, as rowForm, with beside) (string, error) 
 	if err := decode(raw, &e); err != nil {
 		return "", err
 	}
-	r := e.row()
+	r := e.row(as != inTime && as != inChannel && as != inBrief)
 	r.ByAgent = as == byAgent
 	if r.Details != nil {
 		r.Details.Parent = with.parent
@@ -354,11 +351,19 @@ func (s *Site) row(raw jsontext.Value, as rowForm, with beside) (string, error) 
 	return s.rowOf("row", r)
 }
 
-// row returns the row of an entry.
-func (e *entry) row() *row {
+// row returns the row of an entry, with the age of its newest reply or with its own.
+func (e *entry) row(newest bool) *row {
 	r := &row{
 		ID: e.ID, Heading: e.Heading(), Author: e.Author(), Channel: e.Channel, Marks: e.Marks(),
 		When: moment(e.CreatedAt, mark(markAgo, e.CreatedAt)), Hidden: e.Hidden, Retracted: e.Retracted(),
+	}
+	for _, later := range e.SupersededBy { // oldest first, and perhaps not all
+		if newest && later.Relation == "reply" && e.SupersededByCount == len(e.SupersededBy) {
+			r.When, r.LastAgent = moment(later.CreatedAt, mark(markAgo, later.CreatedAt)), later.Agent
+		}
+	}
+	if strings.EqualFold(r.LastAgent, e.Agent) {
+		r.LastAgent = ""
 	}
 	// A tag that repeats the channel is not shown.
 	tags := slices.DeleteFunc(slices.Clone(e.Tags), func(tag string) bool { return tag == e.Channel })

@@ -50,7 +50,7 @@ func TestDoubt(t *testing.T) {
 			t.Run(name+" "+string(form), func(t *testing.T) {
 				t.Parallel()
 				r := &owned{}
-				p := &builder{site: New("", ""), r: r}
+				p := New("", "").builder(r, frame{})
 				html := must.Get(p.rows(test.list, form))(t)
 				check.Equal(t, strings.Count(string(html), ">not proven<"), marked, "marks in %s", html)
 				if form != inBrief { // it shows no author
@@ -67,7 +67,8 @@ func TestDoubtIsKey(t *testing.T) {
 	s := New("", "")
 	entry := []jsontext.Value{jsontext.Value(`{"id":"e1","kind":"message","channel":"lab","agent":"Ada","title":"T","body":"B","createdAt":0,"nameVerified":false}`)}
 	for _, doubt := range []bool{false, true, false} {
-		p := &builder{site: s, r: &owned{}, owned: map[string]bool{"Ada": doubt}}
+		p := s.builder(&owned{}, frame{})
+		p.owned["Ada"] = doubt
 		html := must.Get(p.rows(entry, inAll))(t)
 		check.Equal(t, strings.Contains(string(html), "not proven"), doubt, "the mark in %s", html)
 	}

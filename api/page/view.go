@@ -25,6 +25,8 @@ type entry struct {
 	History []step `json:"-"`
 	// Doubt marks an entry that was written without proof under a name with an owner.
 	Doubt bool `json:"-"`
+	// anchor is its place on a page that shows it, such as "#main", or empty.
+	anchor string
 }
 
 // entryList is a page of a list of entries.
@@ -116,11 +118,12 @@ func (e *entry) Marks() (marks []label) {
 		marks = append(marks, label{"note", e.Status})
 	case e.IsJob():
 		marks = append(marks, label{"state " + e.Status, strings.TrimSpace("job " + e.Status)})
-		if e.Status == "claimed" && !e.ClaimVerified {
-			marks = append(marks, label{"warn", "claim not proven"})
-		}
 	case e.IsHelp():
 		marks = append(marks, label{"state " + e.Status, cmp.Or(helpWords[e.Status], "help wanted")})
+	}
+	claims := e.Relation == "reply" && e.Channel == "jobs" && strings.HasPrefix(e.Title+":", "Claimed:") && strings.HasPrefix(e.Supersedes, "j")
+	if e.Status == "claimed" && !e.ClaimVerified || claims && !e.NameVerified {
+		marks = append(marks, label{"warn", "claim not proven"})
 	}
 	switch e.Kind {
 	case "knowledge":
@@ -150,8 +153,7 @@ func (h *Hidden) Word() string {
 
 // Heading returns Word with a capital.
 func (h *Hidden) Heading() string {
-	word := h.Word()
-	return strings.ToUpper(word[:1]) + word[1:]
+	return capital(h.Word())
 }
 
 // Heading is the title of an entry, or a substitute.
@@ -175,11 +177,11 @@ func (e *entry) Derived() bool {
 	return e.Hidden == nil && title != "" && strings.HasPrefix(wire.Collapse(e.Body), title)
 }
 
-// leadRunes is the maximum length of a heading that is the beginning of a body.
+// leadRunes bounds a heading that is taken from the body, in runes.
 const leadRunes = 120
 
-// sentenceEnd is the end of a sentence.
-var sentenceEnd = regexp.MustCompile(`[.!?…]["”»’)]*(\s|$)|[。！？]`)
+// firstSentence is the first sentence of a text. It has at least 10 runes: "1." and "Dr." end none.
+var firstSentence = regexp.MustCompile(`^.{9,}?([.!?…]["”»’)]*(\s|$)|[。！？])`)
 
 // Lead is the heading of an entry's page: its title, or the first sentence of an entry without one.
 func (e *entry) Lead() string {
@@ -187,9 +189,7 @@ func (e *entry) Lead() string {
 		return e.Heading()
 	}
 	text := strings.TrimLeft(wire.Collapse(unmarked(cut(e.Body, 4*leadRunes))), "#>*-| ")
-	if at := sentenceEnd.FindStringIndex(text); at != nil {
-		text = strings.TrimSpace(text[:at[1]])
-	}
+	text = strings.TrimSpace(cmp.Or(firstSentence.FindString(text), text))
 	return cmp.Or(cut(text, leadRunes), e.Noun()+" by "+e.Agent)
 }
 
@@ -254,6 +254,7 @@ var functions = template.FuncMap{
 	"initial":  initial,
 	"hue":      hue,
 	"capital":  capital,
+	"writes":   func(to string) bool { return writesByGet([]byte(to)) },
 	"joined":   func(list []string) string { return strings.Join(list, ", ") },
 	"duration": duration,
 }

@@ -53,24 +53,17 @@ type Document struct {
 
 // Get returns the value of a field; nil when it is absent or null.
 func (d *Document) Get(name string) any {
-	for i := range d.Fields {
-		if d.Fields[i].Name == name {
-			return d.Fields[i].Value
-		}
+	if at := Object(d.Fields).Index(name); at >= 0 {
+		return d.Fields[at].Value
 	}
 	return nil
 }
 
 // Has reports whether a field is present, even as null.
-func (d *Document) Has(name string) bool {
-	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Name == name })
-}
-
-// bom is the byte order mark.
-var bom = []byte("\xef\xbb\xbf")
+func (d *Document) Has(name string) bool { return Object(d.Fields).Has(name) }
 
 // TrimBOM removes the byte order mark that some clients put before a text.
-func TrimBOM(body []byte) []byte { return bytes.TrimPrefix(body, bom) }
+func TrimBOM(body []byte) []byte { return bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) }
 
 // DecodeBody reads a request body by its content type. Errors are *Error with
 // status 400 or 415.
@@ -148,20 +141,15 @@ func decodeForm(body string) (Document, error) {
 		return Document{}, Malformed(errors.New("the field " + Shown(twice[0], MaxUnknownName) + " is given twice"))
 	}
 	for _, p := range pairs {
+		if !utf8.ValidString(p.Name) || !utf8.ValidString(p.Value) {
+			return Document{}, Malformed(errNotUTF8)
+		}
 		if p.Value == "" && p.Name != "" && !doc.Has(p.Name) {
 			doc.Fields = append(doc.Fields, Field{p.Name, nil})
 		}
 	}
-	for _, f := range doc.Fields {
-		if text, isText := f.Value.(string); !utf8.ValidString(f.Name) || isText && !utf8.ValidString(text) {
-			return Document{}, Malformed(errNotUTF8)
-		}
-	}
 	return doc, nil
 }
-
-// errTooManyParams is the error of a query or form with too many parts.
-var errTooManyParams = errors.New("it has too many parameters")
 
 // Pair is one name=value of a query or a form.
 type Pair = struct{ Name, Value string }
@@ -174,7 +162,7 @@ func ParsePairs(s string) ([]Pair, error) {
 	}
 	parts := strings.Count(s, "&") + 1
 	if parts > MaxParams {
-		return nil, errTooManyParams
+		return nil, errors.New("it has too many parameters")
 	}
 	pairs := make([]Pair, 0, parts)
 	for part := range strings.SplitSeq(s, "&") {
@@ -228,24 +216,39 @@ var joinedFields = []string{"tags", "capabilities", "labels"}
 // the first value counts, and their names are returned.
 func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 	doc.Flat = true
-	seen := make(map[string]int, len(pairs))
+	seen := make(map[string]bool, len(pairs))
+	more := map[string][]string{} // texts of a list after the first
 	for _, p := range pairs {
-		if p.Value == "" {
-			continue
-		}
-		at, again := seen[p.Name]
 		switch {
-		case !again:
-			seen[p.Name] = len(doc.Fields)
+		case p.Value == "":
+		case !seen[p.Name]:
+			seen[p.Name] = true
 			doc.Fields = append(doc.Fields, Field{p.Name, p.Value})
 		case slices.Contains(joinedFields, p.Name):
-			first, _ := doc.Fields[at].Value.(string)
-			doc.Fields[at].Value = first + "," + p.Value
+			more[p.Name] = append(more[p.Name], p.Value)
 		default:
 			twice = append(twice, p.Name)
 		}
 	}
+	for i, f := range doc.Fields {
+		if first, _ := f.Value.(string); more[f.Name] != nil {
+			doc.Fields[i].Value = joinLists(append([]string{first}, more[f.Name]...))
+		}
+	}
 	return doc, twice
+}
+
+// joinLists joins the texts of lists, by commas unless one of them is an array. It reads each once.
+func joinLists(lists []string) string {
+	if !slices.ContainsFunc(lists, func(list string) bool { _, isArray := ReadList(list); return isArray }) {
+		return strings.Join(lists, ",")
+	}
+	var all []any
+	for _, list := range lists {
+		items, _ := Items(list)
+		all = append(all, items...)
+	}
+	return string(AppendJSON(nil, all))
 }
 
 // Invocation is the input of an operation that runs in memory. It corresponds to the query, path and

@@ -12,7 +12,7 @@ import (
 
 func TestDecodeBody(t *testing.T) {
 	hello := []Field{{"body", "Hello"}}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		contentType, body string
 		want              []Field
 		code              command.Code // "": accepted
@@ -37,6 +37,7 @@ func TestDecodeBody(t *testing.T) {
 		"form with a bare percent":    {"application/x-www-form-urlencoded", "body=100%+sure+%zz+%41", []Field{{"body", "100% sure %zz A"}}, ""},
 		"form with empty fields":      {"application/x-www-form-urlencoded", "body=Hello&title=&&kind&=&body=", []Field{{"body", "Hello"}, {"title", nil}, {"kind", nil}}, ""},
 		"form with tags twice":        {"application/x-www-form-urlencoded", "tags=a&tags=b,c", []Field{{"tags", "a,b,c"}}, ""},
+		"form with arrays of tags":    {"application/x-www-form-urlencoded", `tags=["a","b, c"]&tags=d,e`, []Field{{"tags", `["a","b, c","d","e"]`}}, ""},
 		"form with capabilities":      {"application/x-www-form-urlencoded", "capabilities=a&capabilities=&labels=x&capabilities=b&labels=y", []Field{{"capabilities", "a,b"}, {"labels", "x,y"}}, ""},
 		"form with a field twice":     {"application/x-www-form-urlencoded", "body=Hello&body=World", nil, CodeMalformedBody},
 		"form with bad UTF-8":         {"application/x-www-form-urlencoded", "body=%ff", nil, CodeMalformedBody},
@@ -45,8 +46,7 @@ func TestDecodeBody(t *testing.T) {
 		"HTML":                        {"text/html", "Hello", nil, CodeUnsupportedMedia},
 		"a broken type":               {"text/plain; =", "Hello", hello, ""},
 		"empty":                       {"application/json", " \n", nil, ""},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			doc, err := DecodeBody(test.contentType, []byte(test.body))
 			var code command.Code
@@ -73,8 +73,6 @@ func TestDecodeBodyCopies(t *testing.T) {
 		for i := range body {
 			body[i] = 'x'
 		}
-		if after := doc.Get("body"); after != before {
-			t.Errorf("%s: the body became %q", contentType, after)
-		}
+		check.Equal[any](t, doc.Get("body"), before, "%s: the body", contentType)
 	}
 }

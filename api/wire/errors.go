@@ -148,22 +148,14 @@ func (e *Error) Wait() string {
 
 // Object is the Error object.
 func (e *Error) Object() Object {
-	issues := e.Issues
-	if issues == nil {
-		issues = []Issue{}
-	}
-	example := e.Example
-	if example == nil {
-		example = Object{}
-	}
 	o := Object{}
 	if len(e.Notes) > 0 {
 		o = o.With("notes", e.Notes)
 	}
 	return append(o, Object{
 		{"error", e.Message},
-		{"issues", issues},
-		{"example", example},
+		{"issues", append([]Issue{}, e.Issues...)},
+		{"example", e.Example},
 		{"docs", errorsPath + "#" + string(e.Code)},
 		{"code", e.Code},
 		{"retryable", e.Retryable()},

@@ -74,6 +74,32 @@ func ReadTexts(s string) (texts []string, is bool) {
 	return texts, is
 }
 
+// Items returns the items of a list, or of a text that is an array of JSON or has commas.
+func Items(value any) (items []any, isList bool) {
+	s, isText := value.(string)
+	if !isText {
+		items, isList = value.([]any)
+		return items, isList
+	}
+	if items, isList = ReadList(s); isList {
+		return items, true
+	}
+	for piece := range strings.SplitSeq(s, ",") {
+		if piece = strings.TrimSpace(piece); piece != "" {
+			items = append(items, piece)
+		}
+	}
+	return items, true
+}
+
+// ListText returns a list as a text that Items reads: with commas, or as an array if an item needs it.
+func ListText(items ...string) string {
+	if slices.ContainsFunc(items, func(s string) bool { return strings.ContainsAny(s, ",[") }) {
+		return string(AppendJSON(nil, items))
+	}
+	return strings.Join(items, ",")
+}
+
 // explain returns the error for bytes that cannot be read: the same text for the same mistake,
 // wherever the reader stopped.
 func explain(data []byte, err error) error {
@@ -193,9 +219,7 @@ type Object []Field
 func (o Object) With(name string, value any) Object { return append(o, Field{name, value}) }
 
 // Has reports whether the object has a member.
-func (o Object) Has(name string) bool {
-	return slices.ContainsFunc(o, func(m Field) bool { return m.Name == name })
-}
+func (o Object) Has(name string) bool { return o.Index(name) >= 0 }
 
 // Replace returns the object with another value of a member, which it adds if it is absent.
 func (o Object) Replace(name string, value any) Object {

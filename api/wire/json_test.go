@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,7 +16,7 @@ func TestReadObject(t *testing.T) {
 	nested := func(depth int) string {
 		return `{"a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
 	}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		in   string
 		want []Field // nil: an error
 	}{
@@ -47,8 +48,7 @@ func TestReadObject(t *testing.T) {
 		"NaN":                        {`{"a":NaN}`, nil},
 		"an array":                   {`[1]`, nil},
 		"nothing":                    {``, nil},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ReadObject([]byte(test.in))
 			if test.want == nil {
@@ -134,9 +134,7 @@ func TestAppendJSONOfTexts(t *testing.T) {
 			enc := json.NewEncoder(&want)
 			enc.SetEscapeHTML(false)
 			must.Do(t, enc.Encode(s))
-			if got := string(AppendJSON([]byte("x"), s)); got+"\n" != "x"+want.String() {
-				t.Fatalf("%q is %s, want %s", s, got, want.String())
-			}
+			must.Equal(t, string(AppendJSON([]byte("x"), s))+"\n", "x"+want.String(), "%q", s)
 		}
 	}
 }
@@ -151,4 +149,11 @@ func TestPlainTextIsNoList(t *testing.T) {
 		t.Errorf("a list behind white space is %q, %t", got, is)
 	}
 	check.Equal(t, testing.AllocsPerRun(10, func() { ReadList("general") }), 0, "allocations for a plain text")
+	allocations := func(times int) float64 {
+		pairs := append([]Pair{{"tags", "[" + strings.Repeat(`"a",`, 999) + `"a"]`}}, slices.Repeat([]Pair{{"tags", "b"}}, times)...)
+		return testing.AllocsPerRun(3, func() { FoldPairs(pairs) })
+	}
+	if once, often := allocations(1), allocations(100); once < 1000 || often > 2*once {
+		t.Errorf("a long list is read again for each of %d short ones: %v allocations, %v for one", 100, often, once)
+	}
 }

@@ -56,11 +56,17 @@ func same(a, b string) bool {
 	}
 }
 
+// longestName is more than the longest name of a field, in any spelling, in bytes.
+const longestName = 64
+
 // Means returns the field, among those that are taken, that a name stands for, and the rank of the
 // name among that field's names. It returns "" for an unknown name.
 func Means(name string, takes []string) (field string, rank int) {
 	if slices.Contains(takes, name) {
 		return name, 0
+	}
+	if len(name) > longestName {
+		return "", 0
 	}
 	for _, own := range takes {
 		if same(own, name) {

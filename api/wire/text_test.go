@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestClean(t *testing.T) {
@@ -14,6 +16,7 @@ func TestClean(t *testing.T) {
 	}{
 		"\tplain\n": {"plain", FlawNone}, "a\r\nb": {"a\nb", FlawNone}, "a\rb": {"ab", flawControl + " (here: U+000D)"}, "a\x00": {"a", flawControl + " (here: U+0000)"},
 		"\v": {"", flawControl + " (here: U+000B)"}, "a\xffb": {"ab", flawUTF8}, "a\xff\x01": {"a", flawUTF8}, "e\u0301": {"é", FlawNone}, "\u00a0x\u3000": {"x", FlawNone},
+		"\ufeff a": {"a", FlawNone}, "a\ufeffb": {"a\ufeffb", FlawNone},
 		"\x7f\u0085x": {"x", flawControl + " (here: U+007F, U+0085)"}, "a\u2028b": {"a\u2028b", FlawNone}, "x\u0080": {"x", flawControl + " (here: U+0080)"},
 		"\x01\x02\x03\x04\x05\x06a": {"a", flawControl + " (here: U+0001, U+0002, U+0003, U+0004)"},
 		// Tag characters spell a hidden text.
@@ -43,8 +46,6 @@ func TestFirstLine(t *testing.T) {
 		s := rapid.StringOfN(rapid.SampledFrom([]rune("ab \t\né\u3000😀")), 0, 300, -1).Draw(t, "text")
 		n := rapid.IntRange(1, 40).Draw(t, "most")
 		line, _, _ := strings.Cut(s, "\n")
-		if got, want := FirstLine(s, n), Cut(strings.Join(strings.Fields(line), " "), n); got != want {
-			t.Fatalf("%q, want %q", got, want)
-		}
+		must.Equal(t, FirstLine(s, n), Cut(strings.Join(strings.Fields(line), " "), n), "the first line of %q", s)
 	})
 }

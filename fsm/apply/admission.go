@@ -9,9 +9,7 @@ import (
 // those of its name. write returns the entry of the result.
 func (tx *Txn) idempotent(c command.Payload, rules func() []command.Problem, write func() uint64) command.Result {
 	w, request := &tx.judged.Writer, &tx.judged.RequestAt
-	if request.Known() {
-		r, err := state.Repeated(c, request.Row)
-		tx.Must(err)
+	if r, repeats := tx.judged.Repeat(tx, c); repeats {
 		return r
 	}
 	problems := w.Problems()

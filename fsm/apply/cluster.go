@@ -78,12 +78,6 @@ func (tx *Txn) note(by, action, what, reason string) {
 	tx.journal(state.ChangeRecord, state.Record{By: by, Action: action, What: what, Reason: reason})
 }
 
-// applyNoteChange records a change of the cluster's servers.
-func (tx *Txn) applyNoteChange(c *command.NoteChange) command.Result {
-	tx.note(c.By, c.Action, c.Server, c.Reason)
-	return done
-}
-
 // noteLead records that a leader began its term, and before the first one the founding.
 func (tx *Txn) noteLead(server string) {
 	if action, what, has := strings.Cut(tx.Cluster.Founding, " "); has {

@@ -42,7 +42,7 @@ func (tx *Txn) queueDelivery(agentKey string, kind outbox.DeliveryKind, entry ui
 	if len(o.Queue) == 0 {
 		o.NotBefore = max(o.NotBefore, tx.now)
 	}
-	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, Proven: proven})
+	o.Queue = append(o.Queue, outbox.Queued{Number: o.Last, Proven: proven, Entry: entry})
 	tx.countWaiting(1)
 	d := outbox.DeliveryRow{Kind: kind, Entry: entry, QueuedAt: tx.now}
 	tx.putDelivery(agentKey, o.Last, &d, outbox.DeliveryWaiting)
@@ -182,7 +182,7 @@ func (tx *Txn) dropDeliveriesOf(e *state.EntryRow) {
 		}
 		o := tx.outbox(name)
 		for i, q := range slices.Backward(o.Queue) {
-			if tx.delivery(name, q.Number).Entry == e.Seq {
+			if q.Entry == e.Seq {
 				tx.dropDelivery(name, o, i, outbox.ReasonHidden)
 			}
 		}

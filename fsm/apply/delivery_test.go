@@ -90,9 +90,7 @@ func TestRetries(t *testing.T) {
 		if first := r.Outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != outbox.DeliveryWaiting {
 			t.Fatalf("after failure %d: %+v, want the next attempt at %d", i+1, first, want)
 		}
-		if early := r.Due(want - 1); len(early) > 0 {
-			t.Fatalf("due early, after failure %d: %+v", i+1, early)
-		}
+		check.Empty(t, r.Due(want-1), "due early, after failure %d", i+1)
 		r.Later(pause)
 	}
 	r.Attempt("ada", command.AttemptFailed, nil)

@@ -69,9 +69,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 	r.Run(fsmtest.RegisterWithReceiver("ada", nil))
 	r.mentions("ada", 5, nil)
 	for entry := uint64(1); entry <= 3; entry++ {
-		if d := r.Attempt("ada", command.AttemptFailed, nil); d.Entry != entry {
-			t.Fatalf("%+v, want entry %d", d, entry)
-		}
+		must.Equal(t, r.Attempt("ada", command.AttemptFailed, nil).Entry, entry, "entry of the attempt")
 	}
 	for i, probe := range []struct {
 		entry, failures uint64 // of the delivery, afterwards
@@ -147,9 +145,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 		{5, command.AttemptDelivered},
 	} {
 		r.Stamp = max(r.Now(), r.Outbox("ada").First.NextAt-1000)
-		if d := r.Attempt("ada", probe.outcome, nil); d.Entry != probe.entry {
-			t.Fatalf("%+v, want entry %d", d, probe.entry)
-		}
+		must.Equal(t, r.Attempt("ada", probe.outcome, nil).Entry, probe.entry, "entry of the attempt")
 	}
 }
 
@@ -312,8 +308,7 @@ func checkRows(r *rig) {
 		r.T.Errorf("%d wait for all, %v, want %d", n, err, waiting)
 	}
 	rows := 0
-	lower, upper := state.SpaceBounds(state.SpaceDelivery)
-	must.Do(r.T, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
+	must.Do(r.T, state.ScanAll(v.Reader(), state.SpaceDelivery, func(_, _ []byte) error { rows++; return nil }))
 	if rows > command.MaxWaitingDeliveries+command.MaxListedDeliveries {
 		r.T.Errorf("%d rows", rows)
 	}

@@ -87,14 +87,15 @@ type LogEntry struct {
 
 // effects has the function that applies each kind of command, deterministically.
 var effects = [...]func(*Txn, command.Payload) command.Result{
-	command.OpTick: effect(func(*Txn, *command.Tick) command.Result {
-		return done
-	}),
+	command.OpTick: effect(func(*Txn, *command.Tick) command.Result { return done }),
 	command.OpLead: effect(func(tx *Txn, c *command.Lead) command.Result {
 		tx.noteLead(c.ServerID)
 		return done
 	}),
-	command.OpNoteChange:      effect((*Txn).applyNoteChange),
+	command.OpNoteChange: effect(func(tx *Txn, c *command.NoteChange) command.Result {
+		tx.note(c.By, c.Action, c.Server, c.Reason)
+		return done
+	}),
 	command.OpInit:            effect((*Txn).applyInit),
 	command.OpPublish:         effect((*Txn).applyPublish),
 	command.OpRegister:        effect((*Txn).applyRegister),

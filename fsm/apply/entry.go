@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/home"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -81,7 +82,7 @@ func inboxKeys(p *command.Publish, author string) []string {
 
 // supersede adds the entry to its parent's successors. An author's own retraction and
 // newest correction always stay in the list.
-func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
+func (tx *Txn) supersede(e, target *state.EntryRow, agent string, own bool) {
 	counts, list := tx.successors(e.Parent)
 	stays := false
 	switch {
@@ -93,6 +94,9 @@ func (tx *Txn) supersede(e *state.EntryRow, agent string, own bool) {
 	counts.Total++
 	if e.Relation == command.RelationReply {
 		counts.Replies++
+	}
+	if e.Answers(target) {
+		counts.Answers++
 	}
 	if stays && len(list) >= command.MaxSuccessors {
 		list = list.WithoutLast(counts.Retracted, counts.Corrected)
@@ -110,6 +114,29 @@ func entryBy(a *command.Author, channel, title, body string, tags ...string) *co
 	return &command.Publish{
 		Agent: a.Agent, AgentKey: a.AgentKey, Kind: command.KindMessage, Channel: channel, Title: title, Body: body,
 		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof, Question: a.Question,
+	}
+}
+
+// countAnswer changes the number of answers of the entry that e answers, if it answers one: e is shown
+// again, or hidden. An entry without answers waits again.
+func (tx *Txn) countAnswer(e *state.EntryRow, shown bool) {
+	target, _ := tx.Entry(e.Parent)
+	if !e.Answers(&target) {
+		return
+	}
+	counts, list := tx.successors(e.Parent)
+	if shown {
+		counts.Answers++
+	} else {
+		counts.Answers--
+	}
+	tx.putSuccessors(e.Parent, counts, list)
+	switch {
+	case target.Hidden: // its own lists are made when it is shown again
+	case shown:
+		tx.dropOwn(home.PartAsked, target.AgentKey, target.Seq)
+	case counts.LeaveWaiting(&target):
+		tx.addOwn(home.PartAsked, target.AgentKey, target.Seq)
 	}
 }
 

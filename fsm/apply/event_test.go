@@ -113,7 +113,7 @@ func TestManyEventsOfOneLogEntry(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	for _, from := range []uint64{0, 1, state.MaxRowEvents - 1, state.MaxRowEvents, state.MaxRowEvents + 1, n - 1, n} {
-		got := fsmtest.EventsOf(t, r, view.EventsAfter(state.EventPlace{Index: v.Index(), Number: from}), 100)
+		got := fsmtest.EventsOf(t, r, view.EventCursor{EventPlace: state.EventPlace{Index: v.Index(), Number: from}}, 100)
 		if len(got) != int(n-from) || len(got) > 0 && (got[0].Number != from+1 || got[0].Entry != from+1) {
 			t.Errorf("%d events behind number %d: %+v", len(got), from, got[:min(1, len(got))])
 		}
@@ -150,17 +150,16 @@ func TestOldEventsGo(t *testing.T) {
 		{}: true, {Index: 1, Number: 5}: true, {Index: oldest - 2, Number: 0}: true, {Index: oldest - 2, Number: 9}: true, {Index: oldest - 1, Number: 0}: true,
 		{Index: oldest - 1, Number: 1}: false, {Index: oldest - 1, Number: 9}: false, {Index: oldest, Number: 0}: false, {Index: oldest, Number: 1}: false, {Index: oldest + 7, Number: 0}: false, {Index: v.Index(), Number: 1}: false,
 	} {
-		c := view.EventsAfter(place)
+		c := view.EventCursor{EventPlace: place}
 		got, err := v.Events(&c, 1)
 		if gone != errors.Is(err, view.ErrEventsGone) || !gone && err != nil {
 			t.Errorf("behind %+v: %+v, %v", place, got, err)
 		}
 	}
-	if got := fsmtest.EventsOf(t, r, view.EventsAfter(state.EventPlace{Index: oldest, Number: 0}), 1000); len(got) != state.MaxEventRows {
-		t.Errorf("%d events are kept", len(got))
-	}
+	kept := fsmtest.EventsOf(t, r, view.EventCursor{EventPlace: state.EventPlace{Index: oldest, Number: 0}}, 1000)
+	check.Equal(t, len(kept), state.MaxEventRows, "events kept")
 	check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceEvents), state.MaxEventRows, "rows")
-	c := view.EventsAfter(state.EventPlace{Index: oldest, Number: 0}) // one that is placed and falls behind
+	c := view.EventCursor{EventPlace: state.EventPlace{Index: oldest, Number: 0}} // one that is placed and falls behind
 	must.Get(v.Events(&c, 1))(t)
 	r.Publish(nil)
 	edge := r.View() // the events up to there are gone, and no later ones
@@ -173,7 +172,7 @@ func TestOldEventsGo(t *testing.T) {
 	newer := r.View()
 	defer newer.Release()
 	check.Err(t, check.Last(newer.Events(&c, 1)), view.ErrEventsGone, "a cursor that fell behind")
-	end := view.EventsAfter(state.EventPlace{Index: math.MaxUint64, Number: 0})
+	end := view.EventCursor{EventPlace: state.EventPlace{Index: math.MaxUint64, Number: 0}}
 	if got, err := newer.Events(&end, 1); len(got) > 0 || err != nil || end.Index != math.MaxUint64 {
 		t.Errorf("a view behind the cursor: %+v, %v, at %+v", got, err, end)
 	}

@@ -24,7 +24,7 @@ func (tx *Txn) applyAskHuman(c *command.AskHuman) command.Result {
 		}
 		title := state.CutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
 		seq := tx.publish(state.EventHelp, entryBy(&c.Author, state.HelpChannel, title, helpBody(c), tags...), state.EntryRow{})
-		tx.putHelp(seq, state.HelpRow{Status: state.HelpOpen, JSON: appendHelpJSON(c, nil)})
+		tx.set(state.SeqKey(state.SpaceHelp, seq), appendHelpJSON(c, nil))
 		return seq
 	})
 }
@@ -34,19 +34,15 @@ var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
 
 // helpBody is the four texts under their headings.
 func helpBody(c *command.AskHuman) string {
-	var b strings.Builder
+	var parts []string
 	for _, part := range [...]struct{ heading, text string }{
 		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
 	} {
-		if part.text == "" {
-			continue
+		if part.text != "" {
+			parts = append(parts, part.heading+":\n"+part.text)
 		}
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString(part.heading + ":\n" + part.text)
 	}
-	return b.String()
+	return strings.Join(parts, "\n\n")
 }
 
 // appendHelpJSON writes the fields that a request has beside its entry's.
@@ -57,39 +53,10 @@ func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
 	return state.AppendOptional(append(dst, `,"constraints":`...), c.Bounds)
 }
 
-// updateHelp updates a request: a reply by another agent answers it, a retraction closes
-// it.
-func (tx *Txn) updateHelp(e, request *state.EntryRow) {
-	h := tx.help(request.Seq)
-	switch {
-	case e.Relation == command.RelationRetraction:
-		h.Status = state.HelpClosed
-	case e.Answers(request) && h.Status == state.HelpOpen:
-		h.Status = state.HelpAnswered
-	default:
-		return
-	}
-	tx.putHelp(request.Seq, h)
-}
-
 // hideHelp hides the texts of a request and returns the row with which it is shown again.
 func (tx *Txn) hideHelp(seq uint64) []byte {
-	h := tx.help(seq)
-	tx.putHelp(seq, state.HelpRow{Status: h.Status, JSON: appendHelpJSON(&command.AskHuman{}, nil)})
-	return state.Encode(&h)
-}
-
-// unhideHelp shows a hidden request again, with the row that hideHelp returned.
-func (tx *Txn) unhideHelp(seq uint64, row []byte) {
-	h, err := state.Decode[state.HelpRow](row)
-	tx.Must(err)
-	tx.putHelp(seq, h)
-}
-
-func (tx *Txn) help(seq uint64) state.HelpRow {
-	return need(tx, state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow], "request for help")
-}
-
-func (tx *Txn) putHelp(seq uint64, h state.HelpRow) {
-	tx.set(state.SeqKey(state.SpaceHelp, seq), state.Encode(&h))
+	key := state.SeqKey(state.SpaceHelp, seq)
+	row := need(tx, key, func(row []byte) ([]byte, error) { return row, nil }, "request for help")
+	tx.set(key, appendHelpJSON(&command.AskHuman{}, nil))
+	return row
 }

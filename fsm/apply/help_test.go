@@ -49,6 +49,12 @@ func TestHelpStatus(t *testing.T) {
 		"retraction":               {[]command.Payload{rel("ada", command.RelationRetraction)}, state.HelpClosed},
 		"answered, then retracted": {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationRetraction)}, state.HelpClosed},
 		"retracted, then answered": {[]command.Payload{rel("ada", command.RelationRetraction), rel("bob", command.RelationReply)}, state.HelpClosed},
+		"hidden answer":            {[]command.Payload{rel("bob", command.RelationReply), fsmtest.Hide("e2")}, state.HelpOpen},
+		"one of two hidden":        {[]command.Payload{rel("bob", command.RelationReply), rel("eve", command.RelationReply), fsmtest.Hide("e2")}, state.HelpAnswered},
+		"answer shown again":       {[]command.Payload{rel("bob", command.RelationReply), fsmtest.Hide("e2"), fsmtest.Unhide("e2")}, state.HelpAnswered},
+		"hidden behind the hidden": {[]command.Payload{rel("bob", command.RelationReply), fsmtest.Hide("h1", "e2"), fsmtest.Unhide("h1")}, state.HelpOpen},
+		"hidden, then purged":      {[]command.Payload{rel("bob", command.RelationReply), fsmtest.Hide("e2"), fsmtest.Purge("e2")}, state.HelpOpen},
+		"retracted, answer hidden": {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationRetraction), fsmtest.Hide("e2")}, state.HelpClosed},
 		"reply to a reply":         {[]command.Payload{rel("ada", command.RelationReply), fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, 2))}, state.HelpOpen},
 	} {
 		for _, once := range []bool{false, true} {
@@ -63,10 +69,9 @@ func TestHelpStatus(t *testing.T) {
 				}
 			}
 			v := r.View()
-			if got, ok, err := helpStatus(v, 1); err != nil || !ok || got != tt.want {
-				t.Errorf("%s: %s, %v, %v, want %s", name, got, ok, err, tt.want)
-			}
+			check.Contains(t, string(must.Get(v.AppendHelp(nil, 1))(t)), `"status":"`+tt.want.String()+`"`, "%s", name)
 			v.Release()
+			check.Equal(t, len(r.Home("ada", 0).OwedToYou) == 1, tt.want == state.HelpOpen, "%s: ada is owed an answer", name)
 		}
 	}
 }
@@ -79,18 +84,18 @@ func TestHelpList(t *testing.T) {
 		fsmtest.Post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "h3" }),
 		fsmtest.Post("ada", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "h5" }))
 	for name, tt := range map[string]struct {
-		q    view.HelpQuery
+		q    view.Query
 		want []uint64
 	}{
-		"all":      {view.HelpQuery{}, []uint64{5, 3, 2, 1}},
-		"by agent": {view.HelpQuery{AgentKey: "bob"}, []uint64{2}},
-		"words":    {view.HelpQuery{Q: "sign"}, []uint64{5, 3, 2, 1}},
-		"prefix":   {view.HelpQuery{Q: "plan"}, []uint64{2}},
-		"both":     {view.HelpQuery{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
-		"no word":  {view.HelpQuery{Q: "!!"}, nil},
-		"open":     {view.HelpQuery{Status: state.HelpOpen}, []uint64{2, 1}},
-		"answered": {view.HelpQuery{Status: state.HelpAnswered, AgentKey: "ada"}, []uint64{3}},
-		"closed":   {view.HelpQuery{Status: state.HelpClosed, Q: "form"}, []uint64{5}},
+		"all":      {view.Query{}, []uint64{5, 3, 2, 1}},
+		"by agent": {view.Query{AgentKey: "bob"}, []uint64{2}},
+		"words":    {view.Query{Q: "sign"}, []uint64{5, 3, 2, 1}},
+		"prefix":   {view.Query{Q: "plan"}, []uint64{2}},
+		"both":     {view.Query{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
+		"no word":  {view.Query{Q: "!!"}, nil},
+		"open":     {view.Query{HelpStatus: state.HelpOpen}, []uint64{2, 1}},
+		"answered": {view.Query{HelpStatus: state.HelpAnswered, AgentKey: "ada"}, []uint64{3}},
+		"closed":   {view.Query{HelpStatus: state.HelpClosed, Q: "form"}, []uint64{5}},
 	} {
 		for _, limit := range []int{0, 1, 2} {
 			var got []uint64
@@ -126,7 +131,7 @@ func TestHelpListStopsAtItsBound(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	work := 0
-	q := view.HelpQuery{Status: state.HelpAnswered, Work: &work}
+	q := view.Query{HelpStatus: state.HelpAnswered, Work: &work}
 	seqs, next, err := v.ListHelp(q)
 	if err != nil || len(seqs) != 0 || next == 0 || work < view.MaxFiltered {
 		t.Errorf("first page %v, next %d, work %d, %v", seqs, next, work, err)

@@ -60,10 +60,11 @@ func (tx *Txn) putHidden(agentKey string, p *state.ProfileRow, event state.Event
 // hide makes a stub of an entry, with an event. order is 0 if the caller erases the entry.
 func (tx *Txn) hide(e *state.EntryRow, reason string, order uint64) {
 	tx.hideQuietly(e, reason, order)
+	tx.countAnswer(e, false)
 	tx.happen(state.EventHide, e.Seq)
 }
 
-// hideQuietly makes a stub of an entry.
+// hideQuietly makes a stub of an entry, which still counts as an answer.
 func (tx *Txn) hideQuietly(e *state.EntryRow, reason string, order uint64) {
 	h := state.HiddenEntry{Row: tx.entryRow(e.Seq), Order: order}
 	tx.hidden(e, &h)
@@ -97,6 +98,7 @@ func (tx *Txn) unhide(stub *state.EntryRow, order uint64) bool {
 	tx.Hidden--
 	tx.setNumber(state.KeyHidden, tx.Hidden)
 	tx.unhidden(&e, texts, &h)
+	tx.countAnswer(&e, true)
 	tx.happen(state.EventUnhide, seq)
 	return true
 }

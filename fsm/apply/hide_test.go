@@ -141,9 +141,7 @@ func TestOnlyModeratorsHide(t *testing.T) {
 		return r.Run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token, For: 1000_000})[0]
 	}
 	fsmtest.Expect(t, grant("mia", token), command.OutcomeDone, "result")
-	if got := by("mia", false); got != nil {
-		t.Errorf("a moderator does not hide: %d", got)
-	}
+	check.Empty(t, by("mia", false), "problems of a moderator who hides")
 	v := r.View()
 	mia, _, err := v.Moderator(token)
 	stranger, _, strangerErr := v.Moderator(make([]byte, command.KeyHashBytes))
@@ -193,7 +191,7 @@ func TestHiddenJob(t *testing.T) {
 	}
 	check.Empty(t, r.List(view.Query{Q: "pills", Since: -1}), "entries with the word of the job")
 	for status := range state.JobHidden {
-		check.Empty(t, r.jobs(view.JobQuery{Status: status}), "jobs that are %s", status)
+		check.Empty(t, r.jobs(view.Query{JobStatus: status}), "jobs that are %s", status)
 	}
 	if h := r.Home("bob", 0); len(h.ToDeliver) > 0 || len(h.OpenJobs) > 0 {
 		t.Errorf("bob is shown %+v", h)
@@ -205,10 +203,9 @@ func TestHiddenJob(t *testing.T) {
 	if got, _ := r.job(seq); got.Status != state.JobOpen || got.ClaimedBy != "" {
 		t.Errorf("the job is %+v", got)
 	}
-	if _, raw := r.Read(claim); !strings.Contains(raw, "Claimed: Sell pills") {
-		t.Errorf("the claim is %s", raw)
-	}
-	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{seq}, "open")
+	_, raw := r.Read(claim)
+	check.Contains(t, raw, "Claimed: Sell pills", "the claim")
+	check.Diff(t, r.jobs(view.Query{JobStatus: state.JobOpen}), []uint64{seq}, "open")
 }
 
 // TestNewAfterAFloodIsHidden: when a flood is hidden, home shows the new entries before it again.
@@ -273,7 +270,7 @@ func TestHiddenProfile(t *testing.T) {
 	list := func(q string) (all []uint64) {
 		v := r.View()
 		defer v.Release()
-		all, _, err := v.ListProfiles(view.ProfileQuery{Q: q})
+		all, _, err := v.ListProfiles(view.Query{Q: q})
 		must.Do(t, err)
 		return all
 	}
@@ -286,9 +283,8 @@ func TestHiddenProfile(t *testing.T) {
 		t.Errorf("the profiles are %d, found are %d", all, found)
 	}
 	r.Run(&command.Hide{Order: fsmtest.ByOperator, Agents: []string{"ada"}, Unhide: true})
-	if after, _ := r.Profile("ada"); after != before {
-		t.Errorf("the profile was %s and is %s", before, after)
-	}
+	after, _ := r.Profile("ada")
+	check.Equal(t, after, before, "the profile")
 	if all, found := list(""), list("pills"); !slices.Equal(all, []uint64{2, 1}) || !slices.Equal(found, []uint64{1}) {
 		t.Errorf("the profiles are %d, found are %d", all, found)
 	}

@@ -102,7 +102,7 @@ func (tx *Txn) forgetTopics(e *state.EntryRow, tags []string) {
 // finishHome writes the rows that were changed in memory.
 func (tx *Txn) finishHome() {
 	for agent, a := range tx.activities {
-		a.Write(agent, tx.set, tx.del)
+		a.Write(agent, tx.set)
 	}
 	for key, s := range tx.recents {
 		if len(*s) == 0 { // the key names a topic
@@ -150,10 +150,9 @@ func (tx *Txn) addOwn(p home.Part, author string, seq uint64) {
 // list, the next older one takes its place.
 func (tx *Txn) dropOwn(p home.Part, author string, seq uint64) {
 	key := home.ItemKey(author, p, seq)
-	if _, there := tx.Get(key); !there {
+	if !tx.release(key) {
 		return
 	}
-	tx.del(key)
 	n, waiting := home.WaitingListOf(p)
 	if !waiting {
 		return
@@ -254,15 +253,11 @@ func (tx *Txn) hideFromHome(e *state.EntryRow, tags []string, h *state.HiddenEnt
 	}
 	for i, name := range e.Inbox {
 		tx.del(home.ItemKey(name, home.PartInbox, e.Seq))
-		owed := home.ItemKey(name, home.PartOwed, e.Seq)
-		if _, there := tx.Get(owed); there {
+		if tx.release(home.ItemKey(name, home.PartOwed, e.Seq)) {
 			h.Owed |= 1 << i
-			tx.del(owed)
 		}
 	}
-	if _, h.Asked = tx.Get(home.ItemKey(e.AgentKey, home.PartAsked, e.Seq)); h.Asked {
-		tx.dropOwn(home.PartAsked, e.AgentKey, e.Seq)
-	}
+	tx.dropOwn(home.PartAsked, e.AgentKey, e.Seq)
 }
 
 func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state.HiddenEntry) {
@@ -286,7 +281,7 @@ func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state
 			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
 		}
 	}
-	if h.Asked {
+	if counts, _ := tx.successors(e.Seq); counts.LeaveWaiting(e) {
 		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
 	}
 }

@@ -18,13 +18,10 @@ func (tx *Txn) published(e *state.EntryRow, p *command.Publish, target *state.En
 	}
 	own := e.Parent != 0 && tx.judged.Owns(tx, target)
 	if e.Parent != 0 {
-		tx.supersede(e, p.Agent, own)
+		tx.supersede(e, target, p.Agent, own)
 	}
-	switch target.Type {
-	case state.TypeJob:
+	if target.Type == state.TypeJob {
 		tx.updateJob(e)
-	case state.TypeHelp:
-		tx.updateHelp(e, target)
 	}
 	tx.updateHome(e, p, target, own)
 	tx.notifyReceivers(e, p, target)
@@ -54,7 +51,7 @@ func (tx *Txn) unhidden(e *state.EntryRow, texts *state.EntryTexts, h *state.Hid
 	case state.TypeJob:
 		tx.unhideJob(e.Seq, h.State)
 	case state.TypeHelp:
-		tx.unhideHelp(e.Seq, h.State)
+		tx.set(state.SeqKey(state.SpaceHelp, e.Seq), h.State)
 	}
 	target, _ := tx.Entry(e.Parent)
 	if e.Parent != 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // look is the hash of a skeleton.
@@ -74,7 +74,7 @@ func TestWhatProofUndoes(t *testing.T) {
 	on := func(relation command.Relation, style state.EntryType) command.Payload {
 		return fsmtest.Post("ada", func(p *command.Publish) { p.Relation, p.Target = relation, state.FormatID(style, 1) })
 	}
-	undo := map[string]struct {
+	for name, tt := range map[string]struct {
 		before func() []command.Payload // the last one is made with the proof
 		act    func() command.Payload
 		free   bool // it needs no proof
@@ -90,8 +90,7 @@ func TestWhatProofUndoes(t *testing.T) {
 		"release":                 {claimed, func() command.Payload { return fsmtest.Release("ada", 1) }, false},
 		"extension":               {claimed, func() command.Payload { return fsmtest.Claim("ada", 1) }, false},
 		"result":                  {claimed, func() command.Payload { return finish("ada", 1) }, false},
-	}
-	for name, tt := range undo {
+	} {
 		for made, madeStrength := range strengths {
 			for how, proof := range proofs {
 				t.Run(fmt.Sprintf("%s of what was made %s/%s", name, made, how), func(t *testing.T) {
@@ -217,15 +216,10 @@ func TestHouseNeedsProof(t *testing.T) {
 	for how, strength := range strengths {
 		r := newNames(t)
 		r.Run(fsmtest.Post("ada", func(p *command.Publish) { p.House, p.Proof = true, proofs[how] }))
-		if _, raw := r.Read(1); strings.Contains(raw, `"house":true`) != (strength > command.Unproven) {
-			t.Errorf("%s: %s", how, raw)
-		}
-		v := r.View()
-		stats, err := v.Stats(r.Now())
-		v.Release()
-		if err != nil || stats.Last24h.Posts != 0 {
-			t.Errorf("%s: the write of an operator's name counts: %+v, %v", how, stats, err)
-		}
+		_, raw := r.Read(1)
+		check.Equal(t, strings.Contains(raw, `"house":true`), strength > command.Unproven, "%s: house in %s", how, raw)
+		stats := fsmtest.InView(t, r, func(v *view.View) (view.Stats, error) { return v.Stats(r.Now()) })
+		check.Equal(t, stats.Last24h.Posts, 0, "%s: writes of an operator's name that count", how)
 	}
 }
 
@@ -327,10 +321,7 @@ func TestProtectionIsNoWeapon(t *testing.T) {
 // owner returns the agent that a key belongs to.
 func (r *rig) owner(key string) string {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	owner := must.Get(v.KeyOwner(fsmtest.KeyHash(key)))(r.T)
-	return owner
+	return fsmtest.InView(r.T, r, func(v *view.View) (string, error) { return v.KeyOwner(fsmtest.KeyHash(key)) })
 }
 
 // TestRotateKey: another key opens from then on, and a lost answer does not lock the agent
@@ -429,9 +420,8 @@ func TestLookAlikes(t *testing.T) {
 		{command.AnonymousName, command.Proof{Looks: look(1)}, ""},
 	} {
 		seq := r.Publish(func(p *command.Publish) { p.Agent, p.AgentKey, p.Proof = tt.agent, tt.agent, tt.proof })
-		if doc, raw := r.Read(seq); doc.LooksLike != tt.want {
-			t.Errorf("%+v: %s", tt, raw)
-		}
+		doc, raw := r.Read(seq)
+		check.Equal(t, doc.LooksLike, tt.want, "%+v: %s", tt, raw)
 	}
 }
 

@@ -13,16 +13,6 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 )
 
-// rows counts the rows of a space.
-func (r *rig) rows(space byte) (n int) {
-	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	lower, upper := state.SpaceBounds(space)
-	must.Do(r.T, state.ScanSpace(v.Reader(), lower, upper, func([]byte, []byte) error { n++; return nil }))
-	return n
-}
-
 // TestSenderOf: what one sender wrote under any name is selected together, and its block stays
 // when it is forgotten from where the entries came.
 func TestSenderOf(t *testing.T) {
@@ -66,13 +56,10 @@ func TestForgetSenders(t *testing.T) {
 		rows += len(many)
 	}
 	rows++ // the budget
-	check.Equal(t, r.rows(state.SpaceForget), rows, "rows that name a sender")
+	check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceForget), rows, "rows that name a sender")
 	forget := func() command.Outcome { return r.Run(&command.ForgetSenders{})[0].Outcome }
 	due := func() bool {
-		v := r.View()
-		defer v.Release()
-		some := must.Get(v.SendersToForget(r.Stamp))(t)
-		return some
+		return fsmtest.InView(t, r, func(v *view.View) (bool, error) { return v.SendersToForget(r.Stamp) })
 	}
 	if forget() != command.OutcomeUnchanged || due() {
 		t.Error("young entries have senders that are to be forgotten")
@@ -82,21 +69,19 @@ func TestForgetSenders(t *testing.T) {
 		t.Error("nothing is due where nobody writes")
 	}
 	young := r.WantDone(fsmtest.PostFrom("home", "bob", nil))
-	later := r.rows(state.SpaceForget) - rows
+	later := fsmtest.RowsIn(t, r, state.SpaceForget) - rows
 	for _, left := range []int{rows - state.ForgetBatch, 0} {
 		if !due() || forget() != command.OutcomeDone {
 			t.Error("nothing is forgotten")
 		}
-		check.Equal(t, r.rows(state.SpaceSender), 1, "senders that are known")
-		check.Equal(t, r.rows(state.SpaceForget), left+later, "rows that name a sender")
+		check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceSender), 1, "senders that are known")
+		check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceForget), left+later, "rows that name a sender")
 	}
 	if due() || forget() != command.OutcomeUnchanged {
 		t.Error("more is forgotten")
 	}
-	v := r.View()
-	defer v.Release()
-	if from, err := v.SenderFingerprint(young); err != nil || from == "" {
-		t.Errorf("the young one's is forgotten, too: %v", err)
+	if fsmtest.InView(t, r, func(v *view.View) (string, error) { return v.SenderFingerprint(young) }) == "" {
+		t.Error("the young one's is forgotten, too")
 	}
 }
 
@@ -121,7 +106,7 @@ func TestForgottenAddress(t *testing.T) {
 		}
 	}
 	r.ForgetSenders()
-	check.Equal(t, r.rows(state.SpaceNamed), 0, "counts")
+	check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceNamed), 0, "counts")
 	check.Equal(t, verified("ada"), false, "a forgotten address proves a name")
 	name("bob")
 	if verified("ada") || !verified("bob") {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestSharedAddress registers names from one address until it is no proof any more.
@@ -39,18 +39,15 @@ func TestSharedAddress(t *testing.T) {
 			}
 			write := withProof(fsmtest.Post("ada", nil), direct)
 			check.Diff(t, r.standing(write), want, "standing")
-			if doc, raw := r.Read(r.WantDone(write)); doc.NameVerified == tt.shared {
-				t.Errorf("by address: %s", raw)
-			}
+			doc, raw := r.Read(r.WantDone(write))
+			check.Equal(t, doc.NameVerified, !tt.shared, "verified by address: %s", raw)
 			byKey := direct
 			byKey.Key = fsmtest.KeyHash("k1")
-			if doc, raw := r.Read(r.WantDone(withProof(fsmtest.Post("ada", nil), byKey))); !doc.NameVerified {
-				t.Errorf("by key: %s", raw)
-			}
+			doc, raw = r.Read(r.WantDone(withProof(fsmtest.Post("ada", nil), byKey)))
+			check.Equal(t, doc.NameVerified, true, "verified by key: %s", raw)
 			retraction := withProof(fsmtest.Post(command.AnonymousName, fsmtest.Relate(command.RelationRetraction, anonymous)), direct)
-			if got := r.Run(retraction)[0]; (got.Outcome == command.OutcomeDone) == tt.shared {
-				t.Errorf("a retraction by the anonymous author: %+v", got)
-			}
+			got := r.Run(retraction)[0]
+			check.Equal(t, got.Outcome == command.OutcomeDone, !tt.shared, "the anonymous author retracts: %+v", got)
 			fsmtest.CheckNameCounts(t, r)
 		})
 	}
@@ -66,11 +63,8 @@ func many(n int, proof command.Proof) (list []command.Proof) {
 // standing returns a view's judgement of the writer of a command.
 func (r *rig) standing(p command.Payload) command.Standing {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
 	by, _ := command.SignatureOf(p)
-	standing := must.Get(v.Standing(by))(r.T)
-	return standing
+	return fsmtest.InView(r.T, r, func(v *view.View) (command.Standing, error) { return v.Standing(by) })
 }
 
 // TestSharedAddressRenewsNoKey: the registration is repeated with another text from a shared

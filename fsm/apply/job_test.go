@@ -43,16 +43,14 @@ func (r *rig) job(seq uint64) (view.Job, string) {
 	return job, string(raw)
 }
 
-func (r *rig) jobs(q view.JobQuery) []uint64 {
+func (r *rig) jobs(q view.Query) []uint64 {
 	r.T.Helper()
 	v := r.View()
 	defer v.Release()
 	var all []uint64
 	for {
 		seqs, next, err := v.ListJobs(q)
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		must.Do(r.T, err)
 		all = append(all, seqs...)
 		if q.Before = next; next == 0 {
 			return all
@@ -275,12 +273,9 @@ func TestClaimEnds(t *testing.T) {
 	}
 	r.Stamp = end + 34*fsmtest.Hour - 1000
 	r.Run(&command.Tick{})
-	if job, raw := r.job(1); job != (view.Job{Status: state.JobOpen}) {
-		t.Errorf("%s", raw)
-	}
-	if !strings.Contains(raw, `"results":[]`) {
-		t.Errorf("%s", raw)
-	}
+	job, _ = r.job(1)
+	check.Equal(t, job, view.Job{Status: state.JobOpen}, "job in the end")
+	check.Contains(t, raw, `"results":[]`, "the job")
 }
 
 // TestLostClaim compares the view's verdict on a claim with that of apply. A claim that may
@@ -334,11 +329,7 @@ func TestLostClaim(t *testing.T) {
 // TestNextEndOfAClaim: the next end is that of the first claim, while there is one.
 func TestNextEndOfAClaim(t *testing.T) {
 	r := newRig(t)
-	next := func() int64 {
-		v := r.View()
-		defer v.Release()
-		return must.Get(v.NextEnd())(t)
-	}
+	next := func() int64 { return fsmtest.InView(t, r, (*view.View).NextEnd) }
 	check.Equal(t, next(), state.Never, "a claim in an empty state")
 	r.Run(fsmtest.PostJob("ada"), fsmtest.PostJob("ada"))
 	late, soon := fsmtest.Claim("bob", 1), fsmtest.Claim("bob", 2)
@@ -378,28 +369,18 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	r.Stamp = end - 1000
 	r.Run(&command.Tick{})
-	v := r.View()
-	overdue, err := v.Overdue()
-	v.Release()
-	if err != nil || len(overdue) != n-apply.MaxEnded {
-		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-apply.MaxEnded)
-	}
-	if got := r.jobs(view.JobQuery{Status: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
+	must.Equal(t, len(fsmtest.InView(t, r, (*view.View).Overdue)), n-apply.MaxEnded, "claims left")
+	if got := r.jobs(view.Query{JobStatus: state.JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
 		t.Errorf("%d open jobs", len(got))
 	}
-	check.Equal(t, len(r.jobs(view.JobQuery{Status: state.JobClaimed})), 0, "claimed jobs")
-	if job, raw := r.job(n); job != (view.Job{Status: state.JobOpen}) {
-		t.Errorf("%s", raw)
-	}
+	check.Equal(t, len(r.jobs(view.Query{JobStatus: state.JobClaimed})), 0, "claimed jobs")
+	job, raw := r.job(n)
+	check.Equal(t, job, view.Job{Status: state.JobOpen}, "job of %s", raw)
 	// The newest one, still to be reopened, can be claimed again in the next
 	// log entry, which reopens the others.
 	fsmtest.Expect(t, r.Run(fsmtest.Claim("eve", n), fsmtest.CloseJob("ada", n-1))[0], command.OutcomeDone, "result")
-	v = r.View()
-	defer v.Release()
-	if overdue, err = v.Overdue(); err != nil || len(overdue) != 0 {
-		t.Errorf("%d claims left, %v", len(overdue), err)
-	}
-	if got := r.jobs(view.JobQuery{Status: state.JobClaimed}); len(got) != 1 || got[0] != n {
+	check.Equal(t, len(fsmtest.InView(t, r, (*view.View).Overdue)), 0, "claims left in the end")
+	if got := r.jobs(view.Query{JobStatus: state.JobClaimed}); len(got) != 1 || got[0] != n {
 		t.Errorf("claimed jobs %v", got)
 	}
 }
@@ -424,7 +405,7 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 		r.Run(bodies...)
 	}
 	r.Run(append(claims, fsmtest.Claim("bob", 1))...)
-	q := view.JobQuery{Status: state.JobClaimed, Q: "birds"}
+	q := view.Query{JobStatus: state.JobClaimed, Q: "birds"}
 	v := r.View()
 	seqs, next, err := v.ListJobs(q)
 	v.Release()
@@ -445,26 +426,26 @@ func TestJobLists(t *testing.T) {
 	r.Run(other, fsmtest.Post("ada", func(p *command.Publish) { p.Title = "Birds, too" }))
 	r.Run(fsmtest.Claim("bob", 2), fsmtest.Claim("bob", 3), finish("bob", 3), fsmtest.Claim("eve", 4), finish("eve", 4), fsmtest.CloseJob("ada", 5)) // entries 9 to 13
 	for name, tt := range map[string]struct {
-		q    view.JobQuery
+		q    view.Query
 		want []uint64
 	}{
-		"all":               {view.JobQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
-		"open":              {view.JobQuery{Status: state.JobOpen}, []uint64{7, 6, 1}},
-		"claimed":           {view.JobQuery{Status: state.JobClaimed}, []uint64{2}},
-		"done":              {view.JobQuery{Status: state.JobDone}, []uint64{4, 3}},
-		"closed":            {view.JobQuery{Status: state.JobClosed}, []uint64{5}},
-		"words":             {view.JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
-		"words, open":       {view.JobQuery{Q: "birds", Status: state.JobOpen}, []uint64{6, 1}},
-		"words, none":       {view.JobQuery{Q: "fish", Status: state.JobOpen}, nil},
-		"without a word":    {view.JobQuery{Q: "the -birds"}, []uint64{7}},
-		"phrase":            {view.JobQuery{Q: `"count the trees"`}, []uint64{7}},
-		"phrase, open":      {view.JobQuery{Q: `"count the birds"`, Status: state.JobOpen}, []uint64{6, 1}},
-		"no phrase":         {view.JobQuery{Q: `"trees the count"`}, nil},
-		"tag":               {view.JobQuery{TagKey: "wood"}, []uint64{7}},
-		"tags, open":        {view.JobQuery{TagKey: "wood" + view.Or + "none", Status: state.JobOpen}, []uint64{7}},
-		"no word":           {view.JobQuery{Q: "!!"}, nil},
-		"no word, open":     {view.JobQuery{Q: "!!", Status: state.JobOpen}, nil},
-		"what only entries": {view.JobQuery{Q: "too"}, nil},
+		"all":               {view.Query{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
+		"open":              {view.Query{JobStatus: state.JobOpen}, []uint64{7, 6, 1}},
+		"claimed":           {view.Query{JobStatus: state.JobClaimed}, []uint64{2}},
+		"done":              {view.Query{JobStatus: state.JobDone}, []uint64{4, 3}},
+		"closed":            {view.Query{JobStatus: state.JobClosed}, []uint64{5}},
+		"words":             {view.Query{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
+		"words, open":       {view.Query{Q: "birds", JobStatus: state.JobOpen}, []uint64{6, 1}},
+		"words, none":       {view.Query{Q: "fish", JobStatus: state.JobOpen}, nil},
+		"without a word":    {view.Query{Q: "the -birds"}, []uint64{7}},
+		"phrase":            {view.Query{Q: `"count the trees"`}, []uint64{7}},
+		"phrase, open":      {view.Query{Q: `"count the birds"`, JobStatus: state.JobOpen}, []uint64{6, 1}},
+		"no phrase":         {view.Query{Q: `"trees the count"`}, nil},
+		"tag":               {view.Query{TagKey: "wood"}, []uint64{7}},
+		"tags, open":        {view.Query{TagKey: "wood" + view.Or + "none", JobStatus: state.JobOpen}, []uint64{7}},
+		"no word":           {view.Query{Q: "!!"}, nil},
+		"no word, open":     {view.Query{Q: "!!", JobStatus: state.JobOpen}, nil},
+		"what only entries": {view.Query{Q: "too"}, nil},
 	} {
 		for _, limit := range []int{0, 1, 2, 3} {
 			tt.q.Limit = limit
@@ -487,15 +468,14 @@ func TestJobHistory(t *testing.T) {
 	r.Run(fsmtest.Unhide("j1"))
 	r.Run(fsmtest.Claim("bob", 1))
 	fsmtest.Expect(t, r.Run(closing)[0], command.OutcomeDone, "close by key")
-	if job, raw := r.job(1); job != (view.Job{Status: state.JobClosed}) {
-		t.Errorf("%s", raw)
-	}
+	job, raw := r.job(1)
+	check.Equal(t, job, view.Job{Status: state.JobClosed}, "job of %s", raw)
 	fsmtest.CheckClaimCounts(t, r)
 	expectProblem(t, r.Run(finish("bob", 1))[0], command.ProblemJobClosed, "result")
 
 	v := r.View()
 	defer v.Release()
-	cursor := view.EventsAfter(state.EventPlace{})
+	cursor := view.EventCursor{EventPlace: state.EventPlace{}}
 	events, err := v.Events(&cursor, 100)
 	var kinds []string
 	for i := range events {

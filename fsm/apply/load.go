@@ -127,8 +127,7 @@ func LoadState(r pebble.Reader, maxFormat int) (l Loaded, c *Caches, err error) 
 // loadHooks returns the agents that have a receiver.
 func loadHooks(r pebble.Reader) (map[string]bool, error) {
 	hooks := make(map[string]bool)
-	lower, upper := state.SpaceBounds(state.SpaceOutbox)
-	err := state.ScanSpace(r, lower, upper, func(key, row []byte) error {
+	err := state.ScanAll(r, state.SpaceOutbox, func(key, row []byte) error {
 		o, err := outbox.DecodeOutbox(row)
 		if err == nil && o.Active {
 			hooks[string(key[1:])] = true

@@ -7,6 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -64,15 +65,13 @@ func TestTokensEnd(t *testing.T) {
 	id := state.EntryID(r.Publish(nil))
 	r.grant("mia", 10_000)
 	r.grant("zoe", 20_000)
-	v := r.View()
-	first := must.Get(v.NextEnd())(t)
-	v.Release()
+	first := fsmtest.InView(t, r, (*view.View).NextEnd)
 	r.applyNextAt(first - 1)
 	order := command.Order{By: "mia"}
 	r.WantOutcome(&command.Hide{Order: order, IDs: []string{id}}, command.OutcomeDone, 0)
 	r.applyNextAt(first)
 	r.WantOutcome(&command.Hide{Order: order, IDs: []string{id}, Unhide: true}, command.OutcomeRejected, command.ProblemNotModerator)
-	v = r.View()
+	v := r.View()
 	defer v.Release()
 	hash := sha256.Sum256([]byte("mia"))
 	mia, ended, err := v.Moderator(hash[:])

@@ -170,7 +170,6 @@ func (tx *Txn) profile(agentKey string) (state.ProfileRow, bool) {
 	return state.Read(tx, state.ProfileKey(agentKey), state.Decode[state.ProfileRow])
 }
 
-// putProfile stores a profile.
 func (tx *Txn) putProfile(agentKey string, p *state.ProfileRow) {
 	tx.set(state.ProfileKey(agentKey), state.Encode(p))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -31,15 +32,12 @@ func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			got := r.Run(fsmtest.Register("ada", "k1", tt.change))[0]
-			if ok := got.Outcome == command.OutcomeDone && got.KeyIssued; ok != tt.ok {
-				t.Errorf("%+v", got)
-			}
+			check.Equal(t, got.Outcome == command.OutcomeDone && got.KeyIssued, tt.ok, "registered with a key: %+v", got)
 			if !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemNoDescription}) {
 				t.Errorf("problems %v", got.Problems)
 			}
-			if _, exists := r.Profile("ada"); exists != tt.ok {
-				t.Errorf("there is a profile: %v", exists)
-			}
+			_, exists := r.Profile("ada")
+			check.Equal(t, exists, tt.ok, "there is a profile")
 		})
 	}
 }
@@ -109,9 +107,7 @@ func TestLostAnswer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
-			if got := r.Run(fsmtest.Register("ada", "k1", tt.first))[0]; !got.KeyIssued {
-				t.Fatalf("registration: %+v", got)
-			}
+			must.Equal(t, r.Run(fsmtest.Register("ada", "k1", tt.first))[0].KeyIssued, true, "registered with a key")
 			tt.between(r)
 			before, _ := r.Profile("ada")
 			got := r.Run(fsmtest.Register("ada", "k2", tt.second))[0]
@@ -121,9 +117,8 @@ func TestLostAnswer(t *testing.T) {
 			if r.HasKey("ada", "k2") != tt.reissued || r.HasKey("ada", "k1") == tt.reissued {
 				t.Errorf("the old key opens: %v, the new one: %v", r.HasKey("ada", "k1"), r.HasKey("ada", "k2"))
 			}
-			if after, _ := r.Profile("ada"); after != before {
-				t.Errorf("the profile was changed: %s", after)
-			}
+			after, _ := r.Profile("ada")
+			check.Equal(t, after, before, "the profile")
 		})
 	}
 }
@@ -159,9 +154,8 @@ func TestNameVerified(t *testing.T) {
 			&command.AskHuman{Author: author, Goal: "A goal", Action: "An action."},
 		)
 		for i, res := range results {
-			if doc, raw := r.Read(res.Entry); doc.NameVerified != tt.want {
-				t.Errorf("%s: write %d: %s", tt.name, i, raw)
-			}
+			doc, raw := r.Read(res.Entry)
+			check.Equal(t, doc.NameVerified, tt.want, "%s: write %d: %s", tt.name, i, raw)
 		}
 	}
 }
@@ -213,15 +207,10 @@ func TestResetKey(t *testing.T) {
 	}
 	expectProblem(t, change("k1", "", "With the old key."), command.ProblemWrongKey, "the old key still opens")
 	// Whoever registered has no claim any more, and cannot have the key renewed.
-	if got := r.Run(first("k3"))[0]; got.KeyIssued {
-		t.Errorf("the first request has the key renewed: %+v", got)
-	}
-	v := r.View()
-	standing, err := v.Standing(command.Signature{AgentKey: "ada", Proof: &command.Proof{Sender: "sender-1", Address: true}})
-	v.Release()
-	if err != nil || standing.Strength != command.Unproven {
-		t.Errorf("the sender that registered proves the name: %v, %v", standing, err)
-	}
+	check.Equal(t, r.Run(first("k3"))[0].KeyIssued, false, "the first request has the key renewed")
+	by := command.Signature{AgentKey: "ada", Proof: &command.Proof{Sender: "sender-1", Address: true}}
+	standing := fsmtest.InView(t, r, func(v *view.View) (command.Standing, error) { return v.Standing(by) })
+	check.Equal(t, standing.Strength, command.Unproven, "the sender that registered proves the name")
 	fsmtest.Expect(t, change("k2", "", "With the new key."), command.OutcomeDone, "the new key does not open")
 }
 
@@ -243,9 +232,8 @@ func TestReseal(t *testing.T) {
 		{"under-1", "under-2", command.OutcomeDone},
 		{"under-1", "under-3", command.OutcomeUnchanged},
 	} {
-		if got := r.Run(&command.Reseal{Former: []byte(step.former), SealedDataKey: []byte(step.next)})[0]; got.Outcome != step.want {
-			t.Errorf("%+v: %+v", step, got)
-		}
+		got := r.Run(&command.Reseal{Former: []byte(step.former), SealedDataKey: []byte(step.next)})[0]
+		check.Equal(t, got.Outcome, step.want, "%+v", step)
 	}
 	check.Equal(t, sealed(), "under-2", "the key")
 }

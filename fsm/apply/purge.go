@@ -95,6 +95,7 @@ func (tx *Txn) PurgeList(list []state.Purge, reason string) (purged int) {
 			p.Since = e.CreatedAt
 			if !e.Hidden {
 				tx.hideQuietly(&e, reason, 0)
+				tx.countAnswer(&e, false)
 			}
 			tx.erase(e.Seq, state.SpacePurgedBits, reason)
 		}

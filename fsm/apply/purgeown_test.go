@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestEraseRules: only the key that wrote a text erases it, and no text that a moderator or a
@@ -21,7 +20,7 @@ func TestEraseRules(t *testing.T) {
 		job.Proof.Key = fsmtest.KeyHash(agent)
 		return r.WantDone(job)
 	}
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		setUp func(r *rig) (retraction *command.Publish)
 		want  command.Problem
 	}{
@@ -79,16 +78,12 @@ func TestEraseRules(t *testing.T) {
 			r.WantDone(&plain)
 			return c
 		}, 0},
-	}
-	for name, tt := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.WantDone(fsmtest.Register("Bob", "bob", nil))
 			c := tt.setUp(r)
-			v := r.View()
-			problems, err := v.Problems(c)
-			v.Release()
-			must.Do(t, err)
+			problems := r.Problems(c)
 			if tt.want == 0 {
 				check.Equal(t, len(problems), 0, "problems of a view")
 				r.WantDone(c)
@@ -149,8 +144,6 @@ func TestErasuresOfAll(t *testing.T) {
 		}
 	}
 	expectProblem(t, last, command.ProblemErasures, "one more than the cluster erases")
-	v := r.View()
-	defer v.Release()
-	got := must.Get(v.Visibility(2))(t)
+	got := fsmtest.InView(t, r, func(v *view.View) (view.Visibility, error) { return v.Visibility(2) })
 	check.Equal(t, got, view.Purged, "the first text")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // TestReportersAreBounded: a report remembers so many senders. More of them write nothing.
@@ -67,10 +66,7 @@ func TestReportsAreFair(t *testing.T) {
 	send(3, "flood0", command.OutcomeDone, 0) // it may be sent again
 	open = fsmtest.NumbersOf(r.Reports(view.ReportQuery{Limit: 100}))
 	check.Diff(t, open[:4], []uint64{1, 2, 4, 6}, "the oldest that are open: the fourth has two senders")
-	v := r.View()
-	n, err := v.RejectedReports()
-	v.Release()
-	check.Equal(t, n, 4, "reports without room, %v", err)
+	check.Equal(t, fsmtest.InView(t, r, (*view.View).RejectedReports), 4, "reports without room")
 
 	for i, open := range r.Reports(view.ReportQuery{Limit: 100}) {
 		if open.Count == 1 {
@@ -200,9 +196,7 @@ func TestReportsGo(t *testing.T) {
 		r.WantOutcome(fsmtest.Report(state.EntryID(uint64(i+1)), fmt.Sprint("s", i)), command.OutcomeDone, 0) //nolint:gosec // small
 	}
 	r.WantOutcome(fsmtest.ResolveReport(command.ReportKept, "e2"), command.OutcomeDone, 0)
-	v := r.View()
-	next := must.Get(v.NextEnd())(t)
-	v.Release()
+	next := fsmtest.InView(t, r, (*view.View).NextEnd)
 	check.Equal(t, next, r.WantReport(2).Closed+command.ReportKeptMillis, "the instant at which the next goes")
 	at := func(instant int64, want ...uint64) {
 		t.Helper()
@@ -215,7 +209,7 @@ func TestReportsGo(t *testing.T) {
 	at(next, 1, 3)
 	check.Equal(t, r.WantOutcome(fsmtest.Report("e2", "s1"), command.OutcomeDone, 0).Entry, 4, "what is reported anew")
 	r.Reload()
-	v = r.View()
+	v := r.View()
 	_, oldest := v.OpenReports()
 	v.Release()
 	at(oldest+command.ReportOpenMillis-1, 1, 3, 4)

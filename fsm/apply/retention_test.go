@@ -33,9 +33,7 @@ func (r *rig) sweeps() (swept, waiting uint64) {
 	v := r.View()
 	defer v.Release()
 	swept, waiting, err := v.Sweeps(r.Now())
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	must.Do(r.T, err)
 	return swept, waiting
 }
 
@@ -43,14 +41,11 @@ func (r *rig) sweeps() (swept, waiting uint64) {
 // by its id; others stay, and there is no event.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
-	root := r.Publish(func(p *command.Publish) {
+	news := func(p *command.Publish) {
 		p.Channel, p.Title, p.Body, p.Tags, p.Mentions = "test-a", "Old news", "Something rarely said.", []string{"olden"}, []string{"eve"}
 		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
-	})
-	request := fsmtest.Post("ada", func(p *command.Publish) {
-		p.Channel, p.Title, p.Body, p.Tags, p.Mentions = "test-a", "Old news", "Something rarely said.", []string{"olden"}, []string{"eve"}
-		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
-	})
+	}
+	root := r.Publish(news)
 	reply := r.Run(fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, root)))[0].Entry
 	spam := r.Publish(fsmtest.InChannel("test-b"))
 	r.Run(fsmtest.Hide(state.EntryID(spam)))
@@ -63,17 +58,15 @@ func TestSweep(t *testing.T) {
 	check.Diff(t, r.stubs(), []string{state.EntryID(spam)}, "stubs before the time")
 	events, _ := r.events()
 	r.Later(fsmtest.Day + fsmtest.Hour)
-	if _, waiting := r.sweeps(); waiting != 3 {
-		t.Errorf("%d entries are due, want 3", waiting)
-	}
+	_, waiting := r.sweeps()
+	check.Equal(t, waiting, 3, "entries that are due")
 	r.SweepAll()
 	check.Diff(t, r.stubs(), []string{state.EntryID(root), state.EntryID(reply), state.EntryID(spam)}, "stubs")
 	if swept, waiting := r.sweeps(); swept != 3 || waiting != 0 {
 		t.Errorf("%d are swept, %d wait", swept, waiting)
 	}
-	if after, texts := r.events(); len(after) != len(events) {
-		t.Errorf("sweeping is an event: %s", texts)
-	}
+	after, texts := r.events()
+	check.Equal(t, len(after), len(events), "events after the sweep, %s", texts)
 	doc, raw := r.Read(root)
 	if doc.Hidden == nil || doc.Hidden.Reason != "Older than the retention" || !doc.Hidden.Expired || doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
 		t.Errorf("the stub is %s", raw)
@@ -90,7 +83,7 @@ func TestSweep(t *testing.T) {
 	if got := r.Home("eve", 0); len(got.ForYou) > 0 || got.OwedByYouCount > 0 || slices.Contains(got.New, root) || len(got.TopicNotes) > 0 {
 		t.Errorf("home of who was mentioned: %+v", got)
 	}
-	if got := r.Run(request)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != root {
+	if got := r.Run(fsmtest.Post("ada", news))[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != root {
 		t.Errorf("the request again: %+v", got)
 	}
 	expectProblem(t, r.Run(fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, root)))[0], command.ProblemHidden, "a reply to the stub")
@@ -130,9 +123,7 @@ func TestSweepPassesOver(t *testing.T) {
 		var err error
 		page, next, err = v.List(view.Query{Since: -1, Limit: 4, Before: next})
 		v.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, page...)
 	}
 	slices.Reverse(got)
@@ -189,10 +180,16 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	if job, raw := r.job(claimed); job.Status != state.JobClaimed || job.ClaimedBy != "bob" || !strings.Contains(raw, "Count the birds") {
 		t.Errorf("the claimed job is %s", raw)
 	}
-	check.Diff(t, r.jobs(view.JobQuery{Status: state.JobOpen}), []uint64{open}, "open jobs")
-	r.Later(fsmtest.Day)
+	check.Diff(t, r.jobs(view.Query{JobStatus: state.JobOpen}), []uint64{open}, "open jobs")
+	r.Run(fsmtest.Post("ada", func(p *command.Publish) {
+		p.Relation, p.Target = command.RelationReply, state.FormatID(state.TypeHelp, answered)
+	}))
+	r.Later(fsmtest.Day - fsmtest.Hour/4)
+	r.SweepAll() // the answer goes before what it answers, which stays answered
+	check.Diff(t, r.stubs(), []string{state.FormatID(state.TypeJob, done), "e7", state.EntryID(result), "e9"}, "stubs a day later")
+	r.Later(fsmtest.Hour)
 	r.SweepAll()
-	check.Diff(t, r.stubs(), []string{state.FormatID(state.TypeJob, done), state.FormatID(state.TypeHelp, answered), "e7", state.EntryID(result), "e9"}, "stubs a day later")
+	check.Diff(t, r.stubs(), []string{state.FormatID(state.TypeJob, done), state.FormatID(state.TypeHelp, answered), "e7", state.EntryID(result), "e9", "ea"}, "stubs after an hour more")
 	r.Run(finish("bob", claimed), fsmtest.CloseJob("ada", open), fsmtest.Post("ada", func(p *command.Publish) {
 		p.Relation, p.Target = command.RelationRetraction, state.FormatID(state.TypeHelp, asked)
 	}))
@@ -210,10 +207,8 @@ func TestSweepKeepsWhatGoesOn(t *testing.T) {
 	}
 	r.Later(fsmtest.Day + fsmtest.Hour)
 	r.SweepAll()
-	check.Equal(t, len(r.stubs()), 11, "in the end stubs")
-	v := r.View()
-	defer v.Release()
-	check.Empty(t, must.Get(v.SeqsBefore([]byte{state.SpaceKept}, 0, 10))(t), "still noted")
+	check.Equal(t, len(r.stubs()), 12, "in the end stubs")
+	check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceKept), 0, "still noted")
 }
 
 // TestSweepIsBounded: a command looks at so many entries and makes so many stubs.
@@ -232,13 +227,10 @@ func TestSweepIsBounded(t *testing.T) {
 	r.Later(2 * fsmtest.Day)
 	for _, want := range []uint64{0, command.MaxSwept, 3 * command.MaxSwept / 2} {
 		r.Run(&command.Sweep{})
-		if swept, _ := r.sweeps(); swept != want {
-			t.Errorf("%d are swept, want %d", swept, want)
-		}
+		swept, _ := r.sweeps()
+		check.Equal(t, swept, want, "entries that are swept")
 	}
-	if n := r.SweepAll(); n > 0 {
-		t.Errorf("%d sweeps more", n)
-	}
+	check.Equal(t, r.SweepAll(), 0, "sweeps more")
 }
 
 // TestLooksAreBounded: one look reads so many of the entries that were kept, and the next
@@ -257,7 +249,7 @@ func TestLooksAreBounded(t *testing.T) {
 	r.Run(fsmtest.Retain(1))
 	r.Later(2 * fsmtest.Day)
 	r.SweepAll()
-	must.Equal(t, r.rows(state.SpaceKept), n, "rows kept")
+	must.Equal(t, fsmtest.RowsIn(t, r, state.SpaceKept), n, "rows kept")
 	r.Run(fsmtest.CloseJob("ada", view.MaxKeptLook+7), fsmtest.CloseJob("ada", n))
 	r.Later(2 * fsmtest.Day)
 	v := r.View()
@@ -289,9 +281,8 @@ func TestRetentionChanges(t *testing.T) {
 	r.SweepAll()
 	older := func(days, want uint64) {
 		t.Helper()
-		v := r.View()
-		defer v.Release()
-		check.Equal(t, must.Get(v.Older(days, r.Now()))(t), want, "entries older than %d days", days)
+		got := fsmtest.InView(t, r, func(v *view.View) (uint64, error) { return v.Older(days, r.Now()) })
+		check.Equal(t, got, want, "entries older than %d days", days)
 	}
 	older(10, 2) // the first is a stub already
 	r.Run(fsmtest.Hide("e3"))
@@ -337,11 +328,9 @@ func TestSweepClosesReports(t *testing.T) {
 	r.SweepAll()
 	for range 2 {
 		for i, want := range []command.ReportOutcome{command.ReportKept, command.ReportOpen, command.ReportExpired} {
-			v := r.View()
-			got, err := v.Report(uint64(i + 1)) //nolint:gosec // small
-			v.Release()
-			if err != nil || got.Outcome != want || (got.Closed > 0) != (want != command.ReportOpen) || (got.Text == "") != (got.Entry == 1) {
-				t.Errorf("report %d is %+v, %v, want outcome %q", i+1, got, err, want)
+			got := r.WantReport(uint64(i + 1)) //nolint:gosec // small
+			if got.Outcome != want || (got.Closed > 0) != (want != command.ReportOpen) || (got.Text == "") != (got.Entry == 1) {
+				t.Errorf("report %d is %+v, want outcome %q", i+1, got, want)
 			}
 		}
 		r.CheckReportQueue()

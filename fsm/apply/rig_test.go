@@ -7,8 +7,6 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
-	"github.com/commons-cluster/commons/fsm/state"
-	"github.com/commons-cluster/commons/fsm/view"
 )
 
 // rig adds what only the tests of effects look at.
@@ -25,11 +23,4 @@ func expectProblem(t fsmtest.Tester, got command.Result, want command.Problem, f
 	if !slices.Equal(got.Problems, []command.Problem{want}) {
 		t.Fatalf("%s: %+v, want problem %d", fmt.Sprintf(format, args...), got, want)
 	}
-}
-
-// helpStatus returns the state of the request for human help with the given seq; false when
-// the entry is not one.
-func helpStatus(v *view.View, seq uint64) (state.HelpStatus, bool, error) {
-	h, ok, err := state.Load(v.Reader(), state.SeqKey(state.SpaceHelp, seq), state.Decode[state.HelpRow])
-	return h.Status, ok, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -39,10 +40,9 @@ func bySender(sender string) func(*command.Publish) {
 // CheckPolicy returns a view's judgement of a write from an address.
 func (r *rig) checkPolicy(p command.Payload, addr string) state.PolicyCheck {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	e := must.Get(v.Admit(p, netip.MustParseAddr(addr), 0))(r.T)
-	return e.Policy
+	return fsmtest.InView(r.T, r, func(v *view.View) (view.Admission, error) {
+		return v.Admit(p, netip.MustParseAddr(addr), 0)
+	}).Policy
 }
 
 // TestRulesKeepWritesOut: each kind of rule is against its own subject only, on every kind
@@ -135,17 +135,13 @@ func TestRulesKeepWritesOut(t *testing.T) {
 				}
 			}
 			fsmtest.Expect(t, r.Run(&command.LiftRule{Order: fsmtest.ByOperator, Number: number})[0], command.OutcomeDone, "lift")
-			if !taken(test.against[0]) {
-				t.Error("a lifted rule holds")
-			}
+			check.Equal(t, taken(test.against[0]), true, "taken after the rule was lifted")
 			test.rule.For = 5000
 			r.set(test.rule)
 			check.Equal(t, taken(test.against[0]), false, "a rule for 5 s does not hold in the next one")
 			r.Stamp += 5000
 			r.Run(&command.Tick{})
-			if !taken(test.against[0]) {
-				t.Error("a rule that has ended holds")
-			}
+			check.Equal(t, taken(test.against[0]), true, "taken after the rule has ended")
 			check.Equal(t, fsmtest.RowsIn(t, r, state.SpaceRule), 0, "rows of rules that have ended")
 		})
 	}

@@ -79,9 +79,7 @@ func (s *Session) hold(first, seq uint64, r command.Result) {
 // store stores a result in the row of its group. A full session loses the lowest half, except
 // open ones.
 func (s *Session) store(tx *Txn, boot command.BootID, seq uint64, r command.Result) {
-	if tx.answersAt == 0 {
-		tx.answersAt = seq
-	}
+	tx.answersAt = cmp.Or(tx.answersAt, seq)
 	s.hold(tx.answersAt, seq, r)
 	tx.extend(state.AnswerKey(boot, tx.answersAt), state.Encode(&state.Answers{{Seq: seq, Result: r}}))
 	if len(s.Answers) > MaxAnswers {
@@ -108,8 +106,7 @@ func (ss Sessions) prune(tx *Txn) {
 // loadSessions reads the sessions back.
 func loadSessions(r pebble.Reader) (Sessions, error) {
 	ss := make(Sessions)
-	lower, upper := state.SpaceBounds(state.SpaceSession)
-	err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
+	err := state.ScanAll(r, state.SpaceSession, func(key, value []byte) error {
 		s := newSession()
 		var boot command.BootID
 		if copy(boot[:], key[1:]) != len(boot) {

@@ -34,9 +34,8 @@ func TestSessionAnswersAgain(t *testing.T) {
 	if got, ok := r.result(boot, 11); !ok || !cmp.Equal(got, first[1]) {
 		t.Errorf("the view knows %+v, %v", got, ok)
 	}
-	if _, ok := r.result(boot, 13); ok {
-		t.Error("the view knows a command that never was")
-	}
+	_, known := r.result(boot, 13)
+	check.Equal(t, known, false, "the view knows a command that never was")
 }
 
 // TestSessionComesBeforeRequest checks that a retry under the same internal id is
@@ -59,9 +58,8 @@ func TestSessionFloor(t *testing.T) {
 	want := []command.Result{{Outcome: command.OutcomeDropped}, {Outcome: command.OutcomeDone, Entry: 3}}
 	check.Diff(t, got, want, "answers")
 	for seq, want := range map[uint64]bool{1: false, 2: false, 3: true} {
-		if _, ok := r.result(boot, seq); ok != want {
-			t.Errorf("result of %d kept: %v", seq, ok)
-		}
+		_, ok := r.result(boot, seq)
+		check.Equal(t, ok, want, "the result of %d is kept", seq)
 	}
 	// A floor never falls.
 	got = r.RunGroups(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 2, Payload: fsmtest.Post("ada", nil)}}})
@@ -93,9 +91,8 @@ func TestSessionKeepsOpenNumbers(t *testing.T) {
 	want = []command.Result{dropped, want[2], dropped, want[4]}
 	check.Diff(t, got, want, "answers to a late group")
 	for seq, want := range map[uint64]bool{2: false, 3: true, 4: false, 5: false, 9: true} {
-		if _, ok := r.result(boot, seq); ok != want {
-			t.Errorf("result of %d kept: %v", seq, ok)
-		}
+		_, ok := r.result(boot, seq)
+		check.Equal(t, ok, want, "the result of %d is kept", seq)
 	}
 }
 
@@ -144,9 +141,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	check.Equal(t, len(r.Sessions), apply.MaxSessions, "sessions")
 	for i, want := range map[int]bool{2: false, 3: true, apply.MaxSessions + 2: true} {
-		if _, ok := r.result(boot(i), 1); ok != want {
-			t.Errorf("session %d kept: %v", i, ok)
-		}
+		_, ok := r.result(boot(i), 1)
+		check.Equal(t, ok, want, "session %d is kept", i)
 	}
 }
 
@@ -167,15 +163,12 @@ func TestAnswersAreBounded(t *testing.T) {
 	if len(s.Answers) > apply.MaxAnswers || s.Floor != apply.MaxAnswers/2+1 {
 		t.Fatalf("%d answers above floor %d, want it after half of them", len(s.Answers), s.Floor)
 	}
-	if _, ok := r.result(fsmtest.Boot1, s.Floor-1); ok {
-		t.Error("a result below the floor is kept")
-	}
-	if _, ok := r.result(fsmtest.Boot1, s.Floor); !ok {
-		t.Error("the result at the floor is gone")
-	}
-	if _, ok := r.result(fsmtest.Boot1, 1); !ok {
-		t.Error("the result of the open number is gone")
-	}
+	_, kept := r.result(fsmtest.Boot1, s.Floor-1)
+	check.Equal(t, kept, false, "a result below the floor is kept")
+	_, kept = r.result(fsmtest.Boot1, s.Floor)
+	check.Equal(t, kept, true, "the result at the floor is kept")
+	_, kept = r.result(fsmtest.Boot1, 1)
+	check.Equal(t, kept, true, "the result of the open number is kept")
 }
 
 func TestResultRoundTrip(t *testing.T) {
@@ -189,9 +182,7 @@ func TestResultRoundTrip(t *testing.T) {
 		got := must.Get(state.Decode[state.ResultRow](row))(t)
 		check.Diff(t, command.Result(got), want, "%+v came back", want)
 		for n := range row {
-			if got, err := state.Decode[state.ResultRow](row[:n]); err == nil {
-				t.Errorf("%v cut to %d bytes is %+v", row, n, got)
-			}
+			check.Fails(state.Decode[state.ResultRow](row[:n]))(t, "decode %v cut to %d bytes", row, n)
 		}
 		check.Fails(state.Decode[state.ResultRow](append(slices.Clone(row), 0)))(t, "%v with a byte more passes", row)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/stats"
+	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -38,16 +39,14 @@ func TestBudgetOfASender(t *testing.T) {
 	over := []command.Problem{command.ProblemOverBudget}
 	check.Diff(t, keyed("bot", key).Problems, over, "a write by the key of a new name")
 	for i := range command.NetworkShare * 3 {
-		if n := r.PublishWithinBudget(fmt.Sprint("site", command.NetworkEnd, i), 1); (n == 1) != (i < command.NetworkShare*5/2) {
-			t.Errorf("sender %d of a network: %d entries taken", i, n)
-		}
+		n := r.PublishWithinBudget(fmt.Sprint("site", command.NetworkEnd, i), 1)
+		check.Equal(t, n == 1, i < command.NetworkShare*5/2, "an entry of sender %d of a network is taken", i)
 	}
 	r.Later(state.EstablishedAfter)
 	check.Equal(t, r.PublishWithinBudget("bot", 3), 2, "entries of a sender taken on another day")
 	for i := range command.EstablishedShare * 3 {
-		if got := keyed(fmt.Sprint("bot", i%2), key); (got.Outcome == command.OutcomeDone) != (i < command.EstablishedShare*5/2) {
-			t.Errorf("write %d by the key of an established name: %+v", i, got)
-		}
+		got := keyed(fmt.Sprint("bot", i%2), key).Outcome
+		check.Equal(t, got == command.OutcomeDone, i < command.EstablishedShare*5/2, "write %d by an old key", i)
 	}
 	check.Diff(t, keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)).Problems, over, "a write by a wrong key")
 	check.Equal(t, r.PublishWithinBudget("other", 2), 2, "entries of another sender taken, of 2")
@@ -64,9 +63,7 @@ func TestWelcomeSetting(t *testing.T) {
 	r := newRig(t)
 	id := "e12"
 	r.Run(&command.SetSettings{Welcome: &id})
-	v := r.View()
-	defer v.Release()
-	check.Equal(t, must.Get(v.Settings())(t).Welcome, id, "the welcome")
+	check.Equal(t, fsmtest.InView(t, r, (*view.View).Settings).Welcome, id, "the welcome")
 }
 
 // TestViewsKeepTheirHotRows: what is kept in memory of rows that change does not reach
@@ -102,9 +99,8 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		r.SetRow(state.KeyBudget, state.Encode(&b))
 	}
 	check.Equal(t, r.PublishWithinBudget("bot", 4), 4, "entries that fit into an empty budget, of 4")
-	v := r.View()
-	check.Equal(t, must.Get(v.Budget(r.Now()-2*command.DayMillis))(t), r.Budget(), "budget by a clock behind the log")
-	v.Release()
+	late := fsmtest.InView(t, r, func(v *view.View) (state.Budget, error) { return v.Budget(r.Now() - 2*command.DayMillis) })
+	check.Equal(t, late, r.Budget(), "budget by a clock behind the log")
 	fill(share * 4096 / 2)
 	r.Run(&command.Tick{})
 	check.Equal(t, r.PublishWithinBudget("bot", 2), 0, "entries of a heavy sender taken from the reserve")
@@ -146,12 +142,7 @@ func TestRecordBackup(t *testing.T) {
 	r := newRig(t)
 	times := func() (last, first int64) {
 		t.Helper()
-		v := r.View()
-		defer v.Release()
-		last, err := v.LastBackup()
-		must.Do(t, err)
-		first = must.Get(v.FirstEntry())(t)
-		return last, first
+		return fsmtest.InView(t, r, (*view.View).LastBackup), fsmtest.InView(t, r, (*view.View).FirstEntry)
 	}
 	if last, first := times(); last != 0 || first != 0 {
 		t.Errorf("an empty state has a backup of %d, an entry of %d", last, first)
@@ -174,9 +165,7 @@ func TestRecordBackup(t *testing.T) {
 		}
 	}
 	r.Run(&command.RecordBackup{At: published + 9*command.DayMillis})
-	if last, _ := times(); last != r.Now() {
-		t.Errorf("a clock that is days fast gives a backup of %d, now is %d", last, r.Now())
-	}
+	check.Equal(t, fsmtest.InView(t, r, (*view.View).LastBackup), r.Now(), "the backup of a clock that is days fast")
 }
 
 // TestBackupRun: the newest run of the schedule counts, and a run that fails changes neither the
@@ -214,10 +203,8 @@ func TestBackupRun(t *testing.T) {
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			check.Equal(t, r.Run(step.payload)[0].Outcome, step.outcome, "outcome")
-			v := r.View()
-			defer v.Release()
-			check.Equal(t, must.Get(v.BackupRun())(t), step.want, "run")
-			check.Equal(t, must.Get(v.LastBackup())(t), step.last, "the newest backup")
+			check.Equal(t, fsmtest.InView(t, r, (*view.View).BackupRun), step.want, "run")
+			check.Equal(t, fsmtest.InView(t, r, (*view.View).LastBackup), step.last, "the newest backup")
 		})
 	}
 }
@@ -226,9 +213,7 @@ func TestBackupRun(t *testing.T) {
 func TestBackupSettings(t *testing.T) {
 	few, none, much := uint64(command.MinBackupMillis-1), uint64(0), uint64(command.MaxBackupKeep+1)
 	for _, c := range []*command.SetSettings{{BackupMillis: &few}, {BackupKeep: &none}, {BackupKeep: &much}} {
-		if command.Check(c) == nil {
-			t.Errorf("%+v is fit for the log", c)
-		}
+		check.Fails(command.Check(c))(t, "check %+v", c)
 	}
 	for url, fit := range map[string]bool{
 		"": true, "s3://backups": true, "s3://backups/a/b/": true, "file:///backups/a.b": true,
@@ -244,9 +229,7 @@ func TestBackupSettings(t *testing.T) {
 	r := newRig(t)
 	url, millis, keep, verify := "s3://backups/commons", uint64(3_600_000), uint64(3), false
 	r.Run(&command.SetSettings{BackupURL: &url, BackupMillis: &millis, BackupKeep: &keep, BackupVerify: &verify})
-	v := r.View()
-	defer v.Release()
 	want := command.DefaultSettings
 	want.BackupURL, want.BackupMillis, want.BackupKeep, want.BackupVerify = url, millis, keep, verify
-	check.Equal(t, must.Get(v.Settings())(t), want, "settings")
+	check.Equal(t, fsmtest.InView(t, r, (*view.View).Settings), want, "settings")
 }

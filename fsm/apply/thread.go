@@ -8,8 +8,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// maxThreadWalk is how many entries of a conversation the hiding of one of them reads.
-const maxThreadWalk = 1024
+// maxThreadWalk bounds the entries of a conversation that are read when one of them is hidden: a sweep
+// hides 100 in one log entry.
+const maxThreadWalk = 64
 
 // thread is a conversation as it is stored.
 type thread struct {

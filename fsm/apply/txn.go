@@ -104,7 +104,6 @@ func (tx *Txn) set(key, row []byte) { tx.rows[string(key)] = row }
 // extend adds items to the end of a row that this log entry has begun.
 func (tx *Txn) extend(key, items []byte) { tx.set(key, append(tx.rows[string(key)], items...)) }
 
-// del deletes a row.
 func (tx *Txn) del(key []byte) { tx.rows[string(key)] = nil }
 
 // Get returns a row as the call has left it so far. It must not be changed.

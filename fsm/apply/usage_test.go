@@ -10,16 +10,14 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 // usage returns the calls of the newest days.
 func (r *rig) usage(days int) view.Usage {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	u := must.Get(v.Usage(r.Today().Minus(days-1), r.Today()))(r.T)
-	return u
+	return fsmtest.InView(r.T, r, func(v *view.View) (view.Usage, error) {
+		return v.Usage(r.Today().Minus(days-1), r.Today())
+	})
 }
 
 // TestUsageDaysAreBounded holds that a day has a bounded number of rows, and that their sum
@@ -42,9 +40,8 @@ func TestUsageDaysAreBounded(t *testing.T) {
 		t.Errorf("%d rows with %d calls, want %d with %d", len(u.Rows), u.Calls, apply.MaxDayRows+1, sent)
 	}
 	last := u.Rows[len(u.Rows)-1]
-	if want := (command.UsageRow{Day: r.Today(), Surface: command.SurfaceAPI, Action: "other", Client: "other", Count: sent - 2*apply.MaxDayRows}); last != want {
-		t.Errorf("the rest is %+v, want %+v", last, want)
-	}
+	want := command.UsageRow{Day: r.Today(), Surface: command.SurfaceAPI, Action: "other", Client: "other", Count: sent - 2*apply.MaxDayRows}
+	check.Equal(t, last, want, "the rest")
 }
 
 // TestUsageListIsCut holds that totals cover rows that are not listed.
@@ -94,8 +91,7 @@ func TestUsageIsPruned(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	for _, space := range []byte{state.SpaceUsage, state.SpaceSenders} {
-		lower, upper := state.SpaceBounds(space)
-		check.Err(t, state.ScanSpace(v.Reader(), lower, upper, func(key, _ []byte) error { return fmt.Errorf("row %x", key) }), nil, "the day after")
+		check.Err(t, state.ScanAll(v.Reader(), space, func(key, _ []byte) error { return fmt.Errorf("row %x", key) }), nil, "the day after")
 	}
 	if _, ok, err := state.GetRow(v.Reader(), apply.FoldKey(fsmtest.Boot1)); ok || err != nil {
 		t.Errorf("the number of an old run: %v, %v", ok, err)

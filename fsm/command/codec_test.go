@@ -28,9 +28,7 @@ func TestUnreadableBatchIsNotEncoded(t *testing.T) {
 		"open numbers that fall":       {Groups: []Group{{Boot: BootID{1}, Floor: 3, Open: []uint64{2, 1}}}},
 		"an open number twice":         {Groups: []Group{{Boot: BootID{1}, Floor: 3, Open: []uint64{1, 1}}}},
 	} {
-		if data, err := EncodeBatch(b); err == nil {
-			t.Errorf("%s: encoded as %d bytes", name, len(data))
-		}
+		check.Fails(EncodeBatch(b))(t, "%s: encode", name)
 	}
 }
 
@@ -73,7 +71,7 @@ func checkBatch(t *testing.T, want Batch) {
 }
 
 func TestPublishCheck(t *testing.T) {
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		change func(*Publish)
 		want   string // part of the error; empty if there is no error
 	}{
@@ -104,8 +102,7 @@ func TestPublishCheck(t *testing.T) {
 		"request scope alone":  {func(p *Publish) { p.Request.ID = "" }, "request id"},
 		"request without home": {func(p *Publish) { p.Request.Scope = "" }, "request scope"},
 		"request id over":      {func(p *Publish) { p.Request.ID = strings.Repeat("x", MaxRequestID+1) }, "request id"},
-	}
-	for name, tt := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := samplePublish()
 			tt.change(p)
@@ -224,9 +221,7 @@ func TestBatchesAreReadStrictly(t *testing.T) {
 		"a short boot id":      framed(batchFrame, oneGroup(1, byte(OpAddUsage), 4, 0xa1, 1, 0x41, 7)...),
 		"open above the floor": framed(batchFrame, append(append([]byte{1, 1}, bytes.Repeat([]byte{7}, len(BootID{}))...), 3, 1, 3, 0)...),
 	} {
-		if b, err := DecodeBatch(data); err == nil {
-			t.Errorf("%s: decoded to %+v", name, b)
-		}
+		check.Fails(DecodeBatch(data))(t, "%s: decode", name)
 	}
 }
 
@@ -263,9 +258,7 @@ func TestGroupsAreReadStrictly(t *testing.T) {
 			return append(appendBytes(append(b[:tail], 0), strings.Repeat("x", MaxNameKeyBytes+1)), 0)
 		}),
 	} {
-		if got, err := DecodeGroup(data); err == nil {
-			t.Errorf("%s: read as %+v", name, got)
-		}
+		check.Fails(DecodeGroup(data))(t, "%s: decode", name)
 	}
 }
 
@@ -307,10 +300,7 @@ func fuzzSeeds(f *testing.F) (groups []Group) {
 // The fuzzer cannot guess checksums, so it works below them.
 func FuzzDecodeBatch(f *testing.F) {
 	for _, g := range fuzzSeeds(f) {
-		data, err := EncodeBatch(Batch{Stamp: 1, Groups: []Group{g}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(EncodeBatch(Batch{Stamp: 1, Groups: []Group{g}}))(f)
 		f.Add(data[frameBytes:])
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -334,10 +324,7 @@ func FuzzDecodeBatch(f *testing.F) {
 
 func FuzzDecodeGroup(f *testing.F) {
 	for _, g := range fuzzSeeds(f) {
-		data, err := EncodeGroup(g)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(EncodeGroup(g))(f)
 		f.Add(data[frameBytes:])
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

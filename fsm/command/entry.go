@@ -53,7 +53,8 @@ const (
 	RelationReply      Relation = 4
 )
 
-var relationNames = Names{
+// RelationNames are the names of the relations in the interface.
+var RelationNames = Names{
 	0: "relation", RelationCorrection: "correction", RelationRetraction: "retraction",
 	RelationFollowUp: "follow_up", RelationReply: "reply",
 }
@@ -63,13 +64,7 @@ func (r Relation) String() string {
 	if r == RelationNone {
 		return ""
 	}
-	return relationNames.Name(uint8(r))
-}
-
-// ParseRelation returns the relation with the given interface name.
-func ParseRelation(name string) (Relation, bool) {
-	r := Relation(relationNames.Parse(name))
-	return r, r != RelationNone
+	return RelationNames.Name(uint8(r))
 }
 
 // Signature returns the name that the command is made under, and its proof.
@@ -85,7 +80,7 @@ func (p *Publish) check() error {
 		checkText("body", p.Body, MinBody, MaxBody),
 		checkAll("tags", p.Tags, MaxTags, checkTag),
 		checkText("target", p.Target, 0, MaxTarget),
-		checkRange("relation", int(p.Relation), 0, len(relationNames)-1, ""),
+		checkRange("relation", int(p.Relation), 0, len(RelationNames)-1, ""),
 		refuse((p.Relation == RelationNone) != (p.Target == ""), "relation and target go together"),
 		checkAll("mentions", p.Mentions, MaxMentions, bytesOf("mention", MaxNameKeyBytes)),
 		p.Request.check(),

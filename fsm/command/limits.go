@@ -104,7 +104,7 @@ const (
 	MaxTokenMillis = 366 * DayMillis
 	// MaxErasures is how many texts may be erased in a day of UTC by the key of their author,
 	// MaxAllErasures by all authors.
-	MaxErasures    = 20
+	MaxErasures    = 10
 	MaxAllErasures = 2000
 	// MaxRules bounds the rules of one kind, MaxRuleMillis their time, and MaxPatterns the
 	// patterns of watch words, each of which is matched with every text.

@@ -16,8 +16,6 @@ const (
 	FieldNote         ProfileFields = 1 << 3
 	FieldNotifyURL    ProfileFields = 1 << 4
 	FieldProtected    ProfileFields = 1 << 6
-
-	AllProfileFields = 1<<7 - 1
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given

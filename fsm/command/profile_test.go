@@ -16,7 +16,7 @@ import (
 func TestRegisterRoundTripAndChecks(t *testing.T) {
 	full := func() *command.Register {
 		return fsmtest.Register("Ada", "k1", func(c *command.Register) {
-			c.Given, c.Capabilities, c.Endpoint = command.AllProfileFields, []string{"a", "b"}, "https://example.org"
+			c.Given, c.Capabilities, c.Endpoint = 1<<7-1, []string{"a", "b"}, "https://example.org"
 			c.Note, c.NotifyURL, c.NotifySalt, c.House = "A note.", "https://example.org/hook", fsmtest.Salt("a"), true
 			c.Proof.Key, c.Request = fsmtest.KeyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
 		})
@@ -48,9 +48,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 	} {
 		c := full()
 		change(c)
-		if command.Check(c) == nil {
-			t.Errorf("%s: passed", name)
-		}
+		check.Fails(command.Check(c))(t, "%s: check", name)
 	}
 	check.Err(t, command.Check(full()), nil, "check")
 	p := fsmtest.Post("ada", func(p *command.Publish) { p.Proof.Key = []byte("short") })
@@ -69,9 +67,7 @@ func TestOperatorCommandsAreChecked(t *testing.T) {
 		"no sealed key":  &command.Reseal{Former: []byte("x")},
 		"a long new key": &command.Reseal{Former: []byte("x"), SealedDataKey: make([]byte, command.MaxSealedKeyBytes+1)},
 	} {
-		if command.Check(body) == nil {
-			t.Errorf("%s is fit for the log", name)
-		}
+		check.Fails(command.Check(body))(t, "%s: check", name)
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: fsmtest.Boot1, Commands: []command.Command{
 		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash, NewRecovery: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},

@@ -44,9 +44,8 @@ func TestRuleChecks(t *testing.T) {
 		if c.Kind == command.RulePattern {
 			c.Fold = command.FoldVersion
 		}
-		if err := command.Check(c); (err != nil) != test.wrong {
-			t.Errorf("%+v: %v", c, err)
-		}
+		err := command.Check(c)
+		check.Equal(t, err != nil, test.wrong, "%+v is wrong, %v", c, err)
 		if !test.wrong {
 			command.CheckRoundTrip(t, c)
 		}

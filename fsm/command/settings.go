@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -139,46 +140,35 @@ func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 
 // OverBudget is the error of a write over the day's budget.
 func (s Settings) OverBudget(now time.Time) *RateLimited {
-	quota := s.SenderBytes
-	if quota == 0 {
-		quota = s.DailyBytes
-	}
-	return &RateLimited{
-		RetryAfter: untilTomorrow(now),
-		Limit: &RateLimit{
-			Name: "daily_bytes", Quota: int(min(quota, MaxSettingBytes)), Window: day, Field: "agent", //nolint:gosec // bounded
-			Message: "Too much was written today, from this address, under this name or by all; a new day begins at 00:00 UTC. " +
-				"Writes with the edit_key of a name that was registered a week ago have a share of their own.",
-		},
-	}
+	quota := cmp.Or(s.SenderBytes, s.DailyBytes)
+	return overToday(now, RateLimit{
+		Name: "daily_bytes", Quota: int(min(quota, MaxSettingBytes)), Field: "agent", //nolint:gosec // bounded
+		Message: "Too much was written today, from this address, under this name or by all; a new day begins at 00:00 UTC. " +
+			"Writes with the edit_key of a name that was registered a week ago have a share of their own.",
+	})
 }
 
-const day = 24 * time.Hour
-
-// untilTomorrow returns how long the day of an instant lasts, in UTC.
-func untilTomorrow(now time.Time) time.Duration { return now.Truncate(day).Add(day).Sub(now) }
+// overToday returns the error of a write over a limit of the day, in UTC.
+func overToday(now time.Time, limit RateLimit) *RateLimited {
+	limit.Window = 24 * time.Hour
+	return &RateLimited{RetryAfter: now.Truncate(limit.Window).Add(limit.Window).Sub(now), Limit: &limit}
+}
 
 // TooManyChannels is the error of a write to a channel that its sender may not open today.
 func TooManyChannels(now time.Time) *RateLimited {
-	return &RateLimited{
-		RetryAfter: untilTomorrow(now),
-		Limit: &RateLimit{
-			Name: "channels", Quota: MaxNewChannels, Window: day, Field: "channel",
-			Message: "Your address opened as many new channels today as it may; a new day begins at 00:00 UTC. Write to a channel that is there: GET /api/channels lists them. " +
-				"Writes with the edit_key of a name that was registered a week ago are not counted.",
-		},
-	}
+	return overToday(now, RateLimit{
+		Name: "channels", Quota: MaxNewChannels, Field: "channel",
+		Message: "Your address opened as many new channels today as it may; a new day begins at 00:00 UTC. Write to a channel that is there: GET /api/channels lists them. " +
+			"Writes with the edit_key of a name that was registered a week ago are not counted.",
+	})
 }
 
 // TooManyErasures is the error of a retraction that may erase no text today.
 func TooManyErasures(now time.Time) *RateLimited {
-	return &RateLimited{
-		RetryAfter: untilTomorrow(now),
-		Limit: &RateLimit{
-			Name: "erasures", Quota: MaxErasures, Window: day, Field: "erase",
-			Message: fmt.Sprintf("%d texts a day are erased for a name, and %d for all; a new day begins at 00:00 UTC. A retraction without erase is not counted.", MaxErasures, MaxAllErasures),
-		},
-	}
+	return overToday(now, RateLimit{
+		Name: "erasures", Quota: MaxErasures, Field: "erase",
+		Message: fmt.Sprintf("%d texts a day are erased for a name, and %d for all; a new day begins at 00:00 UTC. A retraction without erase is not counted.", MaxErasures, MaxAllErasures),
+	})
 }
 
 // SetSettings changes settings; nil means no change. Only operators can use it.

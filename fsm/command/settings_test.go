@@ -57,9 +57,7 @@ func TestSettingsAreChecked(t *testing.T) {
 
 func TestRecordBackupIsChecked(t *testing.T) {
 	for _, c := range []command.RecordBackup{{}, {At: -1}, {Run: 1}, {Verified: -1}, {Verified: 1, Run: 1, Problem: "full"}, {Verified: 1, At: 1}} {
-		if command.Check(&c) == nil {
-			t.Errorf("%+v is fit for the log", c)
-		}
+		check.Fails(command.Check(&c))(t, "check %+v", c)
 	}
 	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: fsmtest.Boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
 	data := must.Get(command.EncodeBatch(want))(t)

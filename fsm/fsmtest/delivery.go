@@ -58,10 +58,7 @@ func (r *Hand) Now() int64 { return *r.Clock() }
 // Outbox returns the deliveries of an agent.
 func (r *Hand) Outbox(agent string) view.Outbox {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	o := must.Get(v.Outbox(agent))(r.T)
-	return o
+	return InView(r.T, r, func(v *view.View) (view.Outbox, error) { return v.Outbox(agent) })
 }
 
 // SkipNone is a skip function that skips no agent.
@@ -88,9 +85,7 @@ func (r *Hand) BeginAll(attempts ...command.Attempt) (begun []outbox.Delivery) {
 	defer v.Release()
 	for _, a := range attempts {
 		d, ok, err := v.Begun(Boot1, a)
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		must.Do(r.T, err)
 		if ok {
 			begun = append(begun, d)
 		}
@@ -105,9 +100,7 @@ func (r *Hand) Attempt(agent string, outcome command.DeliveryOutcome, change fun
 		if d.AgentKey != agent {
 			continue
 		}
-		if begun := r.BeginAll(d.NextAttempt()); len(begun) != 1 {
-			r.T.Fatalf("begun: %+v", begun)
-		}
+		must.Equal(r.T, len(r.BeginAll(d.NextAttempt())), 1, "attempts that have begun")
 		ack := &command.AckDelivery{Attempt: d.NextAttempt(), Outcome: outcome}
 		if outcome != command.AttemptDelivered {
 			ack.Reason = "status_500"

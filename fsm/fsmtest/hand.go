@@ -49,10 +49,16 @@ func (r *Hand) List(q view.Query) []uint64 {
 	v := r.View()
 	defer v.Release()
 	seqs, _, err := v.List(q)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	must.Do(r.T, err)
 	return seqs
+}
+
+// InView returns what a function reads in the newest view.
+func InView[T any](t Tester, m Viewer, read func(*view.View) (T, error)) T {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	return must.Get(read(v))(t)
 }
 
 // Tester has the methods that testing and rapid share.
@@ -92,9 +98,7 @@ var Boot1 = command.BootID{1}
 // command.
 func Expect(t Tester, got command.Result, want command.Outcome, format string, args ...any) {
 	t.Helper()
-	if got.Outcome != want {
-		t.Fatalf("%s: %+v, want outcome %d", fmt.Sprintf(format, args...), got, want)
-	}
+	must.Equal(t, got.Outcome, want, "%s: outcome of %+v", fmt.Sprintf(format, args...), got)
 }
 
 // Post is a plain entry by an agent.

@@ -50,16 +50,14 @@ func CheckClaimCounts(t Tester, m Viewer) {
 	v := m.View()
 	defer v.Release()
 	want, got := map[string]uint64{}, map[string]uint64{}
-	lower, upper := state.SpaceBounds(state.SpaceJob)
-	err := state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
+	err := state.ScanAll(v.Reader(), state.SpaceJob, func(_, row []byte) error {
 		j, err := state.Decode[state.JobRow](row)
 		for key := range slices.Chunk([]byte(j.Counted), state.ClaimsKeyBytes) {
 			want[string(key)]++
 		}
 		return err
 	})
-	lower, upper = state.SpaceBounds(state.SpaceClaims)
-	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
+	err = errors.Join(err, state.ScanAll(v.Reader(), state.SpaceClaims, func(key, row []byte) error {
 		n, err := state.DecodeNumber(row)
 		got[string(key[1:])] = n
 		return err

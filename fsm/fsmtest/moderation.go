@@ -33,8 +33,7 @@ func RowsIn(t Tester, m Viewer, space byte) (n int) {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
-	lower, upper := state.SpaceBounds(space)
-	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { n++; return nil }))
+	must.Do(t, state.ScanAll(v.Reader(), space, func(_, _ []byte) error { n++; return nil }))
 	return n
 }
 
@@ -67,9 +66,7 @@ func ResolveReport(outcome command.ReportOutcome, targets ...string) *command.Re
 // WantReport returns the report with a number.
 func (r *Hand) WantReport(number uint64) state.Report {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	return must.Get(v.Report(number))(r.T)
+	return InView(r.T, r, func(v *view.View) (state.Report, error) { return v.Report(number) })
 }
 
 // WantOutcome runs a command and insists on its outcome and its problem; zero means no problem.
@@ -93,9 +90,7 @@ func (r *Hand) Reports(q view.ReportQuery) (all []state.Report) {
 	defer v.Release()
 	for {
 		page, next, err := v.Reports(q)
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		must.Do(r.T, err)
 		if all = append(all, page...); next == 0 {
 			return all
 		}

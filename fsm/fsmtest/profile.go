@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,14 +53,13 @@ func (r *Hand) Profile(agent string) (doc string, ok bool) {
 // HasKey reports whether a key is the agent's.
 func (r *Hand) HasKey(agent, key string) bool {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	s := must.Get(v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: KeyHash(key)}}))(r.T)
+	by := command.Signature{AgentKey: agent, Proof: &command.Proof{Key: KeyHash(key)}}
+	s := InView(r.T, r, func(v *view.View) (command.Standing, error) { return v.Standing(by) })
 	return s.Strength == command.ByKey
 }
 
 // ProfileNames follows a list of profiles to its last page.
-func ProfileNames(t Tester, v *view.View, q view.ProfileQuery) (names []string) {
+func ProfileNames(t Tester, v *view.View, q view.Query) (names []string) {
 	t.Helper()
 	for {
 		revisions, next, err := v.ListProfiles(q)
@@ -85,15 +83,9 @@ func ProfileNames(t Tester, v *view.View, q view.ProfileQuery) (names []string) 
 }
 
 // Problems returns what a view has against a command.
-func (r *Hand) Problems(b command.Payload) (problems []command.Problem) {
+func (r *Hand) Problems(b command.Payload) []command.Problem {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	problems, err := v.Problems(b)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	return problems
+	return InView(r.T, r, func(v *view.View) ([]command.Problem, error) { return v.Problems(b) })
 }
 
 // Receivers.
@@ -150,15 +142,13 @@ func CheckNameCounts(t Tester, m Viewer) {
 	defer v.Release()
 	want, got := map[string]uint64{}, map[string]uint64{}
 	names := map[string]state.Names{}
-	lower, upper := state.SpaceBounds(state.SpaceNamed)
-	err := state.ScanSpace(v.Reader(), lower, upper, func(key, row []byte) error {
+	err := state.ScanAll(v.Reader(), state.SpaceNamed, func(key, row []byte) error {
 		n, err := state.Decode[state.Names](row)
 		sender := string(key[1:])
 		names[sender], got[sender] = n, n.Count
 		return err
 	})
-	lower, upper = state.SpaceBounds(state.SpaceProfile)
-	err = errors.Join(err, state.ScanSpace(v.Reader(), lower, upper, func(_, row []byte) error {
+	err = errors.Join(err, state.ScanAll(v.Reader(), state.SpaceProfile, func(_, row []byte) error {
 		p, err := state.Decode[state.ProfileRow](row)
 		if names[p.Sender].Has(&p) {
 			want[p.Sender]++
@@ -190,9 +180,7 @@ func PostFrom(sender, agent string, change func(*command.Publish)) *command.Publ
 // WantProblem runs a command that is rejected with one problem.
 func (r *Hand) WantProblem(p command.Payload, want command.Problem) {
 	r.T.Helper()
-	if got := r.Run(p)[0]; !slices.Equal(got.Problems, []command.Problem{want}) {
-		r.T.Errorf("%+v, want problem %d", got, want)
-	}
+	check.Diff(r.T, r.Run(p)[0].Problems, []command.Problem{want}, "problems")
 }
 
 // WantDone runs a command that is carried out, and returns its entry.

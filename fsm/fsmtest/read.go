@@ -53,10 +53,9 @@ func ChangeLog(t *testing.T, v *view.View) (rows []string) {
 // Home returns the home of an agent.
 func (r *Hand) Home(agent string, since int64) *view.Home {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	h := must.Get(v.Home(&view.Preferences{AgentKey: agent}, since, false))(r.T)
-	return h
+	return InView(r.T, r, func(v *view.View) (*view.Home, error) {
+		return v.Home(&view.Preferences{AgentKey: agent}, since, false)
+	})
 }
 
 // MarkSeen notes that an agent with a key has seen entries.
@@ -135,9 +134,8 @@ func NextSweep(t Tester, m Viewer, now int64, from uint64) (next *command.Sweep,
 	for whole := false; ; from = to {
 		whole = whole || from == 0
 		var err error
-		if next, to, err = v.NextSweep(now, from); err != nil {
-			t.Fatal(err)
-		}
+		next, to, err = v.NextSweep(now, from)
+		must.Do(t, err)
 		if next != nil || whole && to == 0 {
 			return next, to
 		}
@@ -172,9 +170,7 @@ func (r *Hand) PublishWithinBudget(sender string, entries int) (n int) {
 		v := r.View()
 		_, _, fits, err := v.Assess(p, len(must.Get(command.Encode(p))(r.T)), r.Now()+1000)
 		v.Release()
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		must.Do(r.T, err)
 		got := r.Run(p)[0]
 		over := slices.Equal(got.Problems, []command.Problem{command.ProblemOverBudget})
 		if over == fits || !over && got.Outcome != command.OutcomeDone {
@@ -190,8 +186,5 @@ func (r *Hand) PublishWithinBudget(sender string, entries int) (n int) {
 // Budget returns what was written today.
 func (r *Hand) Budget() state.Budget {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	b := must.Get(v.Budget(r.Now()))(r.T)
-	return b
+	return InView(r.T, r, func(v *view.View) (state.Budget, error) { return v.Budget(r.Now()) })
 }

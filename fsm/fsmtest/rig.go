@@ -1,6 +1,7 @@
 package fsmtest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -91,9 +92,7 @@ func (r *Rig) Run(bodies ...command.Payload) []command.Result {
 		g.Commands = append(g.Commands, command.Command{Seq: r.seq, Payload: body})
 	}
 	results := r.RunGroups(g)
-	if len(results) != len(bodies) {
-		r.T.Fatalf("%d results of %d commands", len(results), len(bodies))
-	}
+	must.Equal(r.T, len(results), len(bodies), "results")
 	return results
 }
 
@@ -143,6 +142,14 @@ func (r *Rig) SetRow(key, row []byte) {
 	must.Do(r.T, r.rows.DB.Set(key, row, pebble.NoSync))
 	r.rows.Hot.Drop()
 	r.publish()
+}
+
+// Written returns how many rows were written since the state was made. Each call writes one itself.
+func (r *Rig) Written() int {
+	r.T.Helper()
+	b := r.rows.DB.NewBatch()
+	must.Do(r.T, errors.Join(b.Set([]byte{0xff}, nil, nil), b.Commit(pebble.NoSync)))
+	return int(b.SeqNum()) //nolint:gosec // small
 }
 
 // CheckReportQueue is CheckReportQueue for this state.

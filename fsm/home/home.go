@@ -112,15 +112,6 @@ func WaitingListOf(p Part) (n int, waiting bool) {
 func (r *Lists) Activity() (*Activity, error) {
 	a := new(Activity)
 	err := r.from(partActivity, nil, func(_, value []byte) (bool, error) { return false, state.DecodeInto(a, value) })
-	if err != nil {
-		return nil, err
-	}
-	err = r.from(partTopic, nil, func(key, value []byte) (bool, error) {
-		t, err := state.Decode[Topic](value)
-		t.Name = string(key)
-		a.Topics = append(a.Topics, t)
-		return true, err
-	})
 	return a, err
 }
 
@@ -130,18 +121,14 @@ const (
 	maxPartners = command.MaxPartners
 )
 
-// Activity is where an agent writes and who it talks with: rows of partActivity and
-// partTopic.
+// Activity is where an agent writes and who it talks with: the row of partActivity.
 type Activity struct {
-	Topics   []Topic
+	Topics   []Topic   // at most MaxTopics
 	Partners []Partner // the most recent first
 	// Waiting are the agent's seqs in each waiting list, lowest first.
 	Waiting [WaitingLists][]uint64
 
-	// Changes of the call: whether the row of partActivity changed, and the topics that
-	// were dropped. Counted topics have a flag of their own.
-	Changed bool
-	dropped []string
+	Changed bool // in the call
 }
 
 // Topic is a channel or a tag that an agent writes to, in lower case as far as
@@ -150,7 +137,6 @@ type Topic struct {
 	Name    string
 	Entries uint64
 	LastAt  int64
-	changed bool // in the call
 }
 
 // Partner is another agent that has exchanged replies with this one.
@@ -163,15 +149,15 @@ type Partner struct {
 // Count counts an entry in a topic. If there are too many, it drops the topic with the
 // fewest entries, of these the least recently written one.
 func (a *Activity) Count(name string, at int64) {
+	a.Changed = true
 	for i := range a.Topics {
 		if a.Topics[i].Name == name {
 			a.Topics[i].Entries++
 			a.Topics[i].LastAt = max(a.Topics[i].LastAt, at)
-			a.Topics[i].changed = true
 			return
 		}
 	}
-	next := Topic{Name: name, Entries: 1, LastAt: at, changed: true}
+	next := Topic{Name: name, Entries: 1, LastAt: at}
 	if len(a.Topics) < MaxTopics {
 		a.Topics = append(a.Topics, next)
 		return
@@ -182,7 +168,6 @@ func (a *Activity) Count(name string, at int64) {
 			least = i
 		}
 	}
-	a.dropped = append(a.dropped, a.Topics[least].Name)
 	a.Topics[least] = next
 }
 
@@ -194,7 +179,7 @@ func (a *Activity) Uncount(name string) bool {
 		return false
 	}
 	a.Topics[i].Entries--
-	a.Topics[i].changed = true
+	a.Changed = true
 	return true
 }
 
@@ -217,40 +202,28 @@ func (a *Activity) Exchange(p Partner) {
 	a.Changed = true
 }
 
-// Fields implements state.Row. The name stands in the key.
-func (t *Topic) Fields(c *state.Codec) { c.Fields(&t.Entries, &t.LastAt) }
-
 // Fields implements state.Row.
 func (a *Activity) Fields(c *state.Codec) {
+	state.List(c, &a.Topics, func(t *Topic) { c.Fields(&t.Name, &t.Entries, &t.LastAt) })
 	state.List(c, &a.Partners, func(p *Partner) { c.Fields(&p.Agent, &p.Entry, &p.Theirs) })
 	for i := range a.Waiting {
 		state.List(c, &a.Waiting[i], func(seq *uint64) { c.Fields(seq) })
 	}
 }
 
-// Write passes the changed rows to set and del.
-func (a *Activity) Write(agent string, set func(key, row []byte), del func(key []byte)) {
-	for _, name := range a.dropped {
-		del(append(ListKey(agent, partTopic), name...))
-	}
-	for i := range a.Topics {
-		if t := &a.Topics[i]; t.changed {
-			set(append(ListKey(agent, partTopic), t.Name...), state.Encode(t))
-			t.changed = false
-		}
-	}
+// Write passes the row to set if the call has changed it.
+func (a *Activity) Write(agent string, set func(key, row []byte)) {
 	if a.Changed {
 		set(ListKey(agent, partActivity), state.Encode(a))
+		a.Changed = false
 	}
-	a.dropped, a.Changed = nil, false
 }
 
 // Forget removes a topic without counted entries.
 func (a *Activity) Forget(name string) {
 	i := slices.IndexFunc(a.Topics, func(t Topic) bool { return t.Name == name && t.Entries == 0 })
 	if i >= 0 {
-		a.Topics = slices.Delete(a.Topics, i, i+1)
-		a.dropped = append(a.dropped, name)
+		a.Topics, a.Changed = slices.Delete(a.Topics, i, i+1), true
 	}
 }
 
@@ -260,8 +233,7 @@ type Part byte
 
 // The parts. The letters are stored.
 const (
-	partActivity Part = 'a' // partners of the agent, and its entries in the waiting lists, see Activity
-	partTopic    Part = 't' // topic: how many entries the agent wrote to it and when, see Topic
+	partActivity Part = 'a' // the agent's topics and partners, and its entries in the waiting lists, see Activity
 	PartInbox    Part = 'i' // seq8: Reason; entries that concern the agent
 	PartOwed     Part = 'w' // seq8: Reason; those of them that the agent has not answered
 	PartAsked    Part = 'q' // seq8: empty; own unanswered questions and requests for help

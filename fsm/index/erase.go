@@ -8,22 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// eraseBatch is how many postings Erase processes before it lets a seal run.
+// eraseBatch is how many postings Erase processes before it lets a seal run. It goes on to the end of
+// a directory's postings: readers need the directory for as long as there are any.
 const eraseBatch = 4096
-
-// exclude returns the offsets of a list that are not in the set.
-func (b Bitmap) exclude(list []uint16) []uint16 {
-	if len(b) == 0 {
-		return list
-	}
-	left := make([]uint16, 0, len(list))
-	for _, off := range list {
-		if !b.Has(uint64(off)) {
-			left = append(left, off)
-		}
-	}
-	return left
-}
 
 // erasedIn returns the erased entries of a block.
 func (x *Index) erasedIn(block uint64) (Bitmap, error) {
@@ -81,9 +68,11 @@ func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 	defer func() { err = errors.Join(err, batch.Close()) }()
 	looked := 0
 	for valid := iter.First(); valid; valid = iter.Next() {
-		if looked++; looked > eraseBatch {
-			next = append([]byte{}, iter.Key()...)
-			break
+		if looked++; looked > e.x.eraseBatch {
+			if _, _, off, err := splitKey(iter.Key()); err != nil || off == directoryOff {
+				next = append([]byte{}, iter.Key()...)
+				break
+			}
 		}
 		value, err := iter.ValueAndErr()
 		if err != nil {

@@ -22,7 +22,14 @@ func TestErase(t *testing.T) {
 	var mu sync.Mutex
 	erased := map[uint64]Bitmap{}
 	steps := 0
-	w.index.opts.Pace = func() func() { return func() { steps++ } }
+	w.index.eraseBatch = 16
+	w.index.opts.Pace = func() func() {
+		return func() {
+			if steps++; steps%64 == 0 {
+				needDirectories(t, w.db)
+			}
+		}
+	}
 	w.index.opts.Erased = func(block uint64) (Bitmap, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -79,9 +86,26 @@ func TestErase(t *testing.T) {
 		}
 		return w.model.terms(seq)
 	})
-	if err != nil {
-		t.Error(err)
+	check.Err(t, err, nil, "verify")
+}
+
+// needDirectories fails the test if a posting that has a key of its own has no directory before it.
+func needDirectories(t *testing.T, db *pebble.DB) {
+	t.Helper()
+	lower := append(bytes.Clone(testPrefix), postingKey)
+	iter := must.Get(db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)}))(t)
+	var of []byte
+	var run uint64
+	for valid := iter.First(); valid; valid = iter.Next() {
+		term, block, off, err := splitKey(iter.Key())
+		must.Do(t, err)
+		if off == directoryOff {
+			of, run = bytes.Clone(term), block>>runShift
+		} else if !bytes.Equal(of, term) || block>>runShift != run {
+			t.Fatalf("posting %x of block %d has no directory", term, block)
+		}
 	}
+	must.Do(t, iter.Close())
 }
 
 func hasTerm(t *testing.T, db *pebble.DB, word string) bool {

@@ -64,6 +64,7 @@ type Index struct {
 	db   *pebble.DB
 	opts Options
 
+	eraseBatch int // as the constant; tests take fewer
 	// Of Add alone:
 	open      *part // takes the next entry; nil at the start of a part
 	terms     int   // terms of the part before
@@ -94,9 +95,7 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 		return nil, errors.New("index: the keyspace needs a prefix")
 	}
 	opts.Prefix = slices.Clip(slices.Clone(opts.Prefix))
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Version |= layout << layoutShift
 	m, ok, err := readMark(db, opts.Prefix)
 	if err != nil {
@@ -110,7 +109,7 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 		}
 	}
 	x := &Index{
-		db: db, opts: opts, partBytes: maxPartBytes,
+		db: db, opts: opts, partBytes: maxPartBytes, eraseBatch: eraseBatch,
 		next: m.sealed, full: m.sealed, sealed: m.sealed, cutMark: m.sealed,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -325,8 +324,8 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 		}
 		key = appendTerm(key[:0], x.opts.Prefix, o.text(texts))
 		list := p.list(o.id, &short)
-		if !x.lasts(key) {
-			list = erased.exclude(list)
+		if len(erased) > 0 && !x.lasts(key) {
+			list = slices.DeleteFunc(slices.Clone(list), func(off uint16) bool { return erased.Has(uint64(off)) })
 		}
 		if len(list) == 0 {
 			continue

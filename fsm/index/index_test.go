@@ -162,10 +162,7 @@ func TestIndexProperty(t *testing.T) {
 }
 
 func TestAddOutOfOrder(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 1)
-	defer x.Close()
+	_, x := newIndex(t, 1)
 	x.Add(1, nil)
 	for _, seq := range []uint64{0, 1, 3} {
 		func() {

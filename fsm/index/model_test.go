@@ -27,10 +27,9 @@ var testPrefix = []byte("\x05ix")
 // so small that some of an index is on disk and some is not.
 func openDB(t testing.TB, fs vfs.FS) *pebble.DB {
 	t.Helper()
-	db := must.Get(pebble.Open("db", &pebble.Options{
+	return must.Get(pebble.Open("db", &pebble.Options{
 		FS: fs, DisableWAL: true, MemTableSize: 256 << 10, Logger: quiet{},
 	}))(t)
-	return db
 }
 
 // quiet is a Pebble logger that discards.
@@ -44,8 +43,19 @@ func (quiet) Fatalf(format string, args ...any) {
 
 func openIndex(t testing.TB, db *pebble.DB, first uint64) *Index {
 	t.Helper()
-	x := must.Get(Open(db, Options{Prefix: testPrefix, Version: testVersion, First: first}))(t)
-	return x
+	return must.Get(Open(db, Options{Prefix: testPrefix, Version: testVersion, First: first}))(t)
+}
+
+// newIndex returns an empty index and its database in memory. It closes both with the test.
+func newIndex(t testing.TB, first uint64) (*pebble.DB, *Index) {
+	t.Helper()
+	db := openDB(t, vfs.NewMem())
+	x := openIndex(t, db, first)
+	t.Cleanup(func() {
+		x.Close()
+		must.Do(t, db.Close())
+	})
+	return db, x
 }
 
 // waitSealed waits until every full block is sealed.

@@ -26,10 +26,7 @@ func rareWords(rng *rand.Rand, count int) []string {
 // that no part grows beyond its bound by more than one entry.
 func TestPartEndsByBytes(t *testing.T) {
 	const perEntry, bound = 500, 1 << 20
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 0)
-	defer x.Close()
+	_, x := newIndex(t, 0)
 	x.partBytes = bound
 	rng := rand.New(rand.NewPCG(21, 22))
 	parts, greatest := 0, 0
@@ -165,10 +162,7 @@ func TestPartsAfterCrash(t *testing.T) {
 // TestPrefixLooksAtBoundedWords writes far more words with one beginning than any
 // language has: a search looks at the newest of them alone, and finds by those.
 func TestPrefixLooksAtBoundedWords(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 0)
-	defer x.Close()
+	db, x := newIndex(t, 0)
 	const perEntry = 4_000
 	entries := uint64(maxPrefixLook/perEntry + 4)
 	for seq := range entries {
@@ -200,10 +194,7 @@ func TestPrefixLooksAtBoundedWords(t *testing.T) {
 // TestDirectoryOfManyParts holds what a search keeps in memory of a word that stands in
 // many short parts.
 func TestDirectoryOfManyParts(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 0)
-	defer x.Close()
+	db, x := newIndex(t, 0)
 	const perPart, parts = 8, 500
 	x.partBytes = perPart * termBytes
 	for seq := range uint64(parts * perPart) {

@@ -96,9 +96,7 @@ func TestKeyAfter(t *testing.T) {
 	} {
 		check.Equal(t, string(keyAfter([]byte(c.in))), c.want, "keyAfter(%q)", c.in)
 	}
-	if got := keyAfter([]byte("\xff\xff")); got != nil {
-		t.Errorf("keyAfter of the last prefix = %x", got)
-	}
+	check.Empty(t, keyAfter([]byte("\xff\xff")), "keyAfter of the last prefix")
 }
 
 func TestSplitKey(t *testing.T) {

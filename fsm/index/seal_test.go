@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -88,9 +89,8 @@ func TestOtherVersion(t *testing.T) {
 			t.Errorf("%s: %d entries, %v, want %d", term, len(got), err, want)
 		}
 	}
-	if got, _, _ := c.Search(db, Query{Prefix: "old", Limit: 1}); len(got) != 0 {
-		t.Errorf("a word of the old version leads to %v", got)
-	}
+	got, _, _ := c.Search(db, Query{Prefix: "old", Limit: 1})
+	check.Empty(t, got, "what a word of the old version leads to")
 	x.Close()
 	for _, key := range neighbors {
 		_, closer, err := db.Get(key)

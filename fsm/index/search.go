@@ -420,7 +420,6 @@ func (s *search) sealedHits(target uint64) (bool, error) {
 	return true, nil
 }
 
-// eachCursor calls visit for each cursor.
 func (s *search) eachCursor(visit func(c *cursor)) {
 	each := func(cursors []cursor) {
 		for i := range cursors {

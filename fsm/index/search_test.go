@@ -19,10 +19,7 @@ import (
 // TestReadersBesideAdds searches while entries are added and blocks sealed. It is meant for
 // the race detector.
 func TestReadersBesideAdds(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 1)
-	defer x.Close()
+	db, x := newIndex(t, 1)
 	m := newModel(1)
 	m.fill(rand.New(rand.NewPCG(4, 4)), 4*BlockEntries)
 
@@ -63,10 +60,7 @@ func (t anywhere) Fatalf(format string, args ...any) { t.Errorf(format, args...)
 
 // TestAlso searches threads whose root is in another block than their entries.
 func TestAlso(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 0)
-	defer x.Close()
+	db, x := newIndex(t, 0)
 	m := newModel(0)
 	for seq := range uint64(4*BlockEntries + 10) {
 		terms := []string{"channel:c"}
@@ -93,10 +87,7 @@ func TestAlso(t *testing.T) {
 // TestWorkOfAll looks for the entries that a query without terms selects, of which most are
 // left out: each block that it passes counts as work.
 func TestWorkOfAll(t *testing.T) {
-	db := openDB(t, vfs.NewMem())
-	defer db.Close()
-	x := openIndex(t, db, 0)
-	defer x.Close()
+	db, x := newIndex(t, 0)
 	const newest = 3*BlockEntries + 10
 	for seq := range uint64(newest + 1) {
 		x.Add(seq, nil)

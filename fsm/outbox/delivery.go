@@ -126,20 +126,15 @@ func RetryWait(c *command.AckDelivery, pause int64) int64 {
 
 // Delivery is one entry on its way to one agent's receiver.
 type Delivery struct {
+	DeliveryRow
 	AgentKey string // folded name of the agent
 	Agent    string // as spelled in its profile
 	Number   uint64 // among the agent's deliveries, from 1
 	// ID is the webhook-id: the same for every attempt, and for no other delivery.
-	ID        string
-	Kind      DeliveryKind
-	Status    DeliveryStatus
-	Entry     uint64 // seq, or 0
-	QueuedAt  int64  // milliseconds since the epoch
-	ChangedAt int64  // of the status; the same
-	NextAt    int64  // the earliest time of the next attempt; the same; 0 without one, or if it waits behind others
-	Attempts  uint64 // that have begun
-	Failures  uint64 // those of them that the receiver of the newest did not take
-	Reason    string // of the newest failure, or of the end; may be empty
+	ID string
+	// NextAt is the earliest time of the next attempt, in milliseconds since the epoch; 0 without one, or if
+	// it waits behind others.
+	NextAt int64
 	// URL is the receiver's address, set only to send the delivery. It is never shown.
 	URL string
 	// Salt is that of the receiver's secret, see state.ProfileFields.
@@ -168,9 +163,7 @@ func DeliveryKey(agentKey string, number uint64) []byte {
 // Show returns the public form of a delivery, given the outbox.
 func (d *DeliveryRow) Show(p *state.ProfileRow, agentKey string, o *Outbox, next Turn, number uint64) Delivery {
 	shown := Delivery{
-		AgentKey: agentKey, Agent: p.ID, Number: number, ID: string(AppendDeliveryID(nil, p, number, d)),
-		Kind: d.Kind, Status: d.Status, Entry: d.Entry, QueuedAt: d.QueuedAt, ChangedAt: d.ChangedAt,
-		Attempts: d.Attempts, Failures: d.Failures, Reason: d.Reason,
+		DeliveryRow: *d, AgentKey: agentKey, Agent: p.ID, Number: number, ID: string(AppendDeliveryID(nil, p, number, d)),
 	}
 	if i, waits := o.Find(number); waits && number != o.Sending {
 		switch {

@@ -15,7 +15,7 @@ func FuzzDeliveryRows(f *testing.F) {
 	f.Add(state.Encode(&Outbox{Active: true, Paused: true, Last: 1, Queue: []Queued{{Number: 1, Ready: 70}}}))
 	f.Add(state.Encode(&Outbox{
 		Active: true, Hook: 3, Last: 9, Sending: 5, NotBefore: 50, failing: 4,
-		Queue: []Queued{{4, true, 70}, {5, false, 0}, {9, false, 40}}, begun: []int64{10, 20},
+		Queue: []Queued{{4, true, 70, 7}, {5, false, 0, 6}, {9, false, 40, 0}}, begun: []int64{10, 20},
 	}))
 	f.Fuzz(func(t *testing.T, row []byte) {
 		if d, err := state.Decode[DeliveryRow](row); err == nil {

@@ -53,8 +53,9 @@ type Outbox struct {
 // Queued is a delivery that waits or is being sent.
 type Queued struct {
 	Number uint64
-	Proven bool  // the name of its author, or it is a test
-	Ready  int64 // no attempt begins sooner; milliseconds since the epoch; 0 before the first failure
+	Proven bool   // the name of its author, or it is a test
+	Ready  int64  // no attempt begins sooner; milliseconds since the epoch; 0 before the first failure
+	Entry  uint64 // as in the DeliveryRow: hiding an entry looks for it in up to 50 queues
 }
 
 const (
@@ -68,10 +69,10 @@ func (o *Outbox) Fields(c *state.Codec) {
 	c.Fields(state.Flags{&o.Active, &o.Paused}, &o.Hook, &o.Last, &o.Sending, &o.NotBefore, &o.failing)
 	number, at := uint64(0), int64(0)
 	state.List(c, &o.Queue, func(q *Queued) {
-		step, ready := q.Number-number, uint64(q.Ready)<<1|uint64(state.Bit(q.Proven, flagProven))
-		c.Fields(&step, &ready)
+		entry, step, ready := q.Entry, q.Number-number, uint64(q.Ready)<<1|uint64(state.Bit(q.Proven, flagProven))
+		c.Fields(&step, &ready, &entry)
 		number += step
-		*q = Queued{Number: number, Proven: ready&flagProven != 0, Ready: int64(ready >> 1)}
+		*q = Queued{Number: number, Proven: ready&flagProven != 0, Ready: int64(ready >> 1), Entry: entry}
 	})
 	state.List(c, &o.begun, func(begun *int64) {
 		step := *begun - at

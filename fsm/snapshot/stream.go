@@ -318,14 +318,6 @@ func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	return meta, out, nil
 }
 
-// Streams returns how many states are being sent. Each receiver will need the log from now
-// on.
-func (s *Store) Streams() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.streams
-}
-
 // Export begins a copy of the live state. Errors: ErrExporting, or those of the disk.
 func (s *Store) Export() (*Outgoing, error) {
 	s.mu.Lock()

@@ -56,10 +56,7 @@ func TestHostileHeaders(t *testing.T) {
 
 func FuzzStreamHeader(f *testing.F) {
 	h := streamHeader{Index: 3, Term: 1, Files: []streamFile{{"000001.sst", 3}}}
-	valid, err := h.encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	valid := must.Get(h.encode())(f)
 	f.Add(valid)
 	f.Add([]byte(streamMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {

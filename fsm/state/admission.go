@@ -47,16 +47,16 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 		return command.Result{}, false
 	}
 	request := requestOf(s, command.OpRegister, standing, c.Signature())
-	if !request.Known() {
+	first, known := request.First(s)
+	if !known {
 		return command.Result{}, false
 	}
-	first, err := Decode[RequestRow](request.Row)
-	s.Must(err)
 	// A request_id may be guessed, and the rotation may have been meant to disable the
-	// previous key. So neither of them alone is enough to renew the key.
+	// previous key. So neither of them alone is enough to renew the key. That of a purged
+	// profile stays: the repeated registration would log its text again.
 	same := first.Content == sum
 	issuer := fromAddress(&c.Proof, p.Issuer) && !shared(s, &c.Proof)
-	renewed := first.Entry == p.Issued && (issuer || same && !lost) && p.renewable(s.Instant())
+	renewed := first.Entry == p.Issued && (issuer || same && !lost) && p.unused(s.Instant()) && !p.Purged
 	if lost && !renewed {
 		return command.Result{}, false
 	}
@@ -101,12 +101,6 @@ func ContentOf(p command.Payload) (sum ContentSum) {
 	return sum
 }
 
-// Repeated is the result of a command whose request_id has a row.
-func Repeated(c command.Payload, row []byte) (command.Result, error) {
-	first, err := Decode[RequestRow](row)
-	return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.Entry, Differs: first.Content != ContentOf(c)}, err
-}
-
 // RequestRow is the row of spaceRequest.
 type RequestRow struct {
 	Entry   uint64
@@ -135,6 +129,16 @@ type RequestRef struct {
 
 // Known reports whether the request_id was used before.
 func (r *RequestRef) Known() bool { return r.Row != nil }
+
+// First returns the row of the request_id's first use, and whether there was one.
+func (r *RequestRef) First(s Reader) (first RequestRow, known bool) {
+	if known = r.Known(); known {
+		var err error
+		first, err = Decode[RequestRow](r.Row)
+		s.Must(err)
+	}
+	return first, known
+}
 
 // Admit returns the admission of a command.
 func Admit(s Reader, p command.Payload) Admission {
@@ -191,12 +195,11 @@ func (j *Admission) Repeat(s Reader, p command.Payload) (r command.Result, repea
 		_, earlier, problems := j.Reported(s, c.Target)
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
 	}
-	if !j.Repeated() {
-		return r, false
+	first, repeats := j.RequestAt.First(s)
+	if repeats {
+		r = command.Result{Outcome: command.OutcomeDuplicate, Entry: first.Entry, Differs: first.Content != ContentOf(p)}
 	}
-	r, err := Repeated(p, j.RequestAt.Row)
-	s.Must(err)
-	return r, true
+	return r, repeats
 }
 
 // PolicyCheck is the result of checking a write against a policy.

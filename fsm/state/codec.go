@@ -321,19 +321,11 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 
 // appendEscaped appends an ASCII character that must be escaped in a JSON string.
 func appendEscaped(dst []byte, b byte) []byte {
-	switch b {
-	case '"', '\\':
+	if b == '"' || b == '\\' {
 		return append(dst, '\\', b)
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
+	}
+	if i := strings.IndexByte("\b\f\n\r\t", b); i >= 0 {
+		return append(dst, '\\', "bfnrt"[i])
 	}
 	return append(dst, '\\', 'u', '0', '0', hexDigits[b>>4], hexDigits[b&0xf])
 }

@@ -259,7 +259,7 @@ func DecodeEntryRow(seq uint64, row []byte) (EntryRow, error) {
 // Verified reports whether the author's name is proven.
 func (e *EntryRow) Verified() bool { return e.Strength > command.Unproven }
 
-// Waits reports whether the entry waits for an answer until it gets one.
+// Waits reports whether the entry waits for an answer until it gets one, see LaterCounts.LeaveWaiting.
 func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
 
 // Asks reports whether the entry asks for replies. Its author need not answer these.
@@ -333,6 +333,8 @@ type LaterCounts struct {
 	Total   uint64 // entries that relate to this one and are not hidden
 	Replies uint64 // those of them with relation reply
 	Listed  uint64 // those of them in the row of SpaceLater
+	// Answers counts the replies by other authors that are shown, or that expired while they were shown.
+	Answers uint64
 	// The seqs of the author's first retraction and newest correction, or 0.
 	Retracted, Corrected uint64
 }
@@ -350,7 +352,7 @@ func (c LaterCounts) Status() string {
 
 // Fields implements Row.
 func (c *LaterCounts) Fields(x *Codec) {
-	x.Fields(&c.Total, &c.Replies, &c.Listed, &c.Retracted, &c.Corrected)
+	x.Fields(&c.Total, &c.Replies, &c.Answers, &c.Listed, &c.Retracted, &c.Corrected)
 }
 
 // Successors are the items of supersededBy: the row of SpaceLater. Rows can be joined.

@@ -1,38 +1,35 @@
 package state
 
-import "slices"
+import "github.com/commons-cluster/commons/fsm/command"
 
 // HelpStatus is the state of a request for human help.
 type HelpStatus uint8
 
-// The states of a request for human help. The numbers are stored.
+// The states of a request for human help.
 const (
 	HelpOpen     HelpStatus = 1
 	HelpAnswered HelpStatus = 2 // somebody else replied
 	HelpClosed   HelpStatus = 3 // the author retracted it
 )
 
-var helpStatusNames = [...]string{HelpOpen: "open", HelpAnswered: "answered", HelpClosed: "closed"}
+// HelpStatuses are the names of the states in the interface.
+var HelpStatuses = command.Names{0: "help status", HelpOpen: "open", HelpAnswered: "answered", HelpClosed: "closed"}
 
 // String returns the status's name.
-func (s HelpStatus) String() string { return helpStatusNames[s] }
+func (s HelpStatus) String() string { return HelpStatuses.Name(uint8(s)) }
 
-// ParseHelpStatus returns the status with the given name.
-func ParseHelpStatus(name string) (HelpStatus, bool) {
-	i := slices.Index(helpStatusNames[:], name)
-	return HelpStatus(max(i, 0)), i > 0
+// Help returns the state of a request for human help, given the counts of the entries that relate to it.
+func (c LaterCounts) Help() HelpStatus {
+	switch {
+	case c.Retracted != 0:
+		return HelpClosed
+	case c.Answers > 0:
+		return HelpAnswered
+	}
+	return HelpOpen
 }
 
-// HelpRow is the row of SpaceHelp: the status and the ready JSON of the fields
-// that the entry does not have.
-type HelpRow struct {
-	Status HelpStatus
-	JSON   []byte
-}
-
-// Fields implements Row.
-func (h *HelpRow) Fields(c *Codec) {
-	c.Fields((*byte)(&h.Status))
-	Rest(c, &h.JSON)
-	c.Check(h.Status >= HelpOpen && h.Status <= HelpClosed)
+// LeaveWaiting reports whether an entry waits for an answer although entries with these counts relate to it.
+func (c LaterCounts) LeaveWaiting(e *EntryRow) bool {
+	return e.Waits() && c.Help() == HelpOpen && (c.Corrected == 0 || !e.Question)
 }

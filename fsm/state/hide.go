@@ -15,10 +15,9 @@ import (
 // and listed.
 type HiddenEntry struct {
 	Row    []byte // of SpaceEntry
-	State  []byte // of SpaceJob or SpaceHelp; may be empty
+	State  []byte // its row of SpaceJob or SpaceHelp; may be empty
 	Listed bool   // it was among the successors of the entry that it relates to
 	Newest bool   // it was among the newest entries
-	Asked  bool   // it waited for an answer
 	Topics uint64 // which of its topics were counted for its author, a bit for each
 	Notes  uint64 // which of them it was a note of
 	Owed   uint64 // the agents of its inbox that had not answered it, a bit for each
@@ -27,7 +26,7 @@ type HiddenEntry struct {
 
 // Fields implements Row.
 func (h *HiddenEntry) Fields(c *Codec) {
-	c.Fields(Flags{&h.Newest, &h.Asked, &h.Listed}, &h.Topics, &h.Notes, &h.Owed, &h.Order, &h.State, &h.Row)
+	c.Fields(Flags{&h.Newest, &h.Listed}, &h.Topics, &h.Notes, &h.Owed, &h.Order, &h.State, &h.Row)
 }
 
 // HiddenEntries is the number of entries of a row of SpaceHiddenBits, which is part of

@@ -22,11 +22,13 @@ const (
 	JobHidden  JobStatus = 5 // by a moderator; it is in no list
 )
 
-// The lists of jobs by status have these names.
-var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden"}
+// JobStatuses are the names of the states in the interface. The lists of jobs by status have them, too.
+var JobStatuses = command.Names{
+	0: "job status", JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden",
+}
 
 // String returns the status's name in the interface.
-func (s JobStatus) String() string { return jobStatusNames[s] }
+func (s JobStatus) String() string { return JobStatuses.Name(uint8(s)) }
 
 // Over reports whether the job needs no more work.
 func (s JobStatus) Over() bool { return s == JobDone || s == JobClosed || s == JobHidden }
@@ -41,12 +43,6 @@ const (
 // WatchJobs is the key under which callers wait for any open job. With a folded tag (text.FoldTag)
 // after it, they wait for jobs with that tag. No agent has such a key.
 const WatchJobs = "\t"
-
-// ParseJobStatus returns the status with the given interface name, except JobHidden.
-func ParseJobStatus(name string) (JobStatus, bool) {
-	i := slices.Index(jobStatusNames[:JobHidden], name)
-	return JobStatus(max(i, 0)), i > 0
-}
 
 // JobRow is the row of SpaceJob.
 type JobRow struct {
@@ -133,8 +129,7 @@ func JobOf(s Reader, seq uint64) JobRow {
 // ScanDue calls f with the claimed jobs, in the order in which their claims end, until f
 // returns an error.
 func ScanDue(r pebble.Reader, f func(at int64, job uint64) error) error {
-	lower, upper := SpaceBounds(SpaceDue)
-	return ScanSpace(r, lower, upper, func(key, _ []byte) error {
+	return ScanAll(r, SpaceDue, func(key, _ []byte) error {
 		at, job, err := ParseDueKey(key)
 		if err != nil {
 			return err

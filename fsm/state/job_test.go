@@ -21,6 +21,5 @@ func TestJobRows(t *testing.T) {
 	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(state.Encode(&row), 0)} {
 		check.Fails(state.Decode[state.JobRow](bad))(t, "%v passed", bad)
 	}
-	check.Fails(state.Decode[state.HelpRow]([]byte{4}))(t, "a bad help row passed")
 	check.Fails(state.ParseDueKey([]byte{state.SpaceDue, 1}))(t, "a short claim key passed")
 }

@@ -26,7 +26,7 @@ const (
 	SpaceJobs    = 'o' // status1 seq8: empty; the jobs of a status
 	SpaceDue     = 'd' // at8 seq8: empty; the claimed jobs, by the end of their claims
 	SpaceClaims  = '0' // hash8 of a name, sender or network: how many unfinished claims it has
-	SpaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
+	SpaceHelp    = 'u' // seq8: the ready JSON of the fields that a request for human help has beside its entry's
 	spaceThread  = ':' // seq8 of the first entry: the newest shown one of the conversation, if it is another
 	spaceActive  = ';' // hidden1 seq8 of its newest shown entry: a conversation, see thread.go
 

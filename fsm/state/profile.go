@@ -15,12 +15,6 @@ import (
 // answer with the key may have been lost.
 const KeyGrace = 10 * 60 * 1000
 
-// renewable reports whether the key may be replaced because it was never used. That of a
-// purged profile may not: the repeated registration would log its text again.
-func (p *ProfileRow) renewable(now int64) bool {
-	return p.unused(now) && !p.Purged
-}
-
 // unused reports whether the key was never used and is new.
 func (p *ProfileRow) unused(now int64) bool { return !p.Used && now <= p.IssuedAt+KeyGrace }
 

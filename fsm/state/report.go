@@ -63,11 +63,7 @@ const WatchReports = "\r"
 
 // Queued returns the report as the queue lists it.
 func (r *Report) Queued() QueuedReport {
-	at := r.At
-	if r.Closed > 0 {
-		at = r.Closed
-	}
-	return QueuedReport{r.Number, r.ReportSubject, at, r.Count == 1 && !r.Established, r.Senders}
+	return QueuedReport{r.Number, r.ReportSubject, cmp.Or(r.Closed, r.At), r.Count == 1 && !r.Established, r.Senders}
 }
 
 // NextEnd is when the next report is removed because of its age, or Never.

@@ -23,8 +23,8 @@ func RetentionStart(s Reader, e *EntryRow) (start int64, over bool) {
 	case e.Type == TypeJob:
 		over = JobOf(s, e.Seq).At(s.Instant()).Status.Over()
 	case e.Type == TypeHelp:
-		h, _ := Read(s, SeqKey(SpaceHelp, e.Seq), Decode[HelpRow])
-		over = h.Status > HelpOpen
+		counts, _ := Read(s, SeqKey(SpaceCounts, e.Seq), Decode[LaterCounts])
+		over = counts.Help() > HelpOpen
 	case e.ParentType == TypeJob && e.Relation == command.RelationReply:
 		job := JobOf(s, e.Parent).At(s.Instant())
 		return e.CreatedAt, !job.isHeldBy(e.Seq)

@@ -68,6 +68,12 @@ func ScanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) e
 	return scanRows(r, lower, upper, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
 }
 
+// ScanAll is ScanSpace for all rows of a keyspace.
+func ScanAll(r pebble.Reader, space byte, f func(key, value []byte) error) error {
+	lower, upper := SpaceBounds(space)
+	return ScanSpace(r, lower, upper, f)
+}
+
 // ScanBack is ScanSpace from the last row to the first.
 func ScanBack(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
 	return scanRows(r, lower, upper, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, f)

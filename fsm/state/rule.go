@@ -234,8 +234,7 @@ func NewPolicy(rules map[RuleSubject]*Rule, revision uint64) *Policy {
 // LoadPolicy reads the policy of a state.
 func LoadPolicy(r pebble.Reader) (*Policy, error) {
 	rules := map[RuleSubject]*Rule{}
-	lower, upper := SpaceBounds(SpaceRule)
-	err := ScanSpace(r, lower, upper, func(key, row []byte) error {
+	err := ScanAll(r, SpaceRule, func(key, row []byte) error {
 		rule, err := decodeRule(key, row)
 		if err == nil {
 			rules[rule.LookupKey()] = rule

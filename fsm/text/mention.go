@@ -44,10 +44,10 @@ type mentions struct {
 }
 
 func (m *mentions) read(s string) {
-	inURL := false // until the next white space
+	inURL := false // until the next white space, or punctuation that no URL has
 	for i, r := range s {
 		switch {
-		case unicode.IsSpace(r) || r == '<' || r == '>' || r == '"':
+		case unicode.IsSpace(r) || r == '<' || r == '>' || r == '"' || r > unicode.MaxASCII && unicode.IsPunct(r) && r != '＠':
 			inURL = false
 		case r == ':' && strings.HasPrefix(s[i:], "://"):
 			inURL = true

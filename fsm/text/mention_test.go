@@ -65,6 +65,7 @@ func TestMentions(t *testing.T) {
 		{"https://x.example/@name", nil},
 		{"https://x.example/?by=@name @ada", []string{"ada"}},
 		{"<https://x.example/?@name>@ada", []string{"ada"}},
+		{"请看 https://x.example/＠name。@Scout 处理（https://x.example）＠bob", []string{"scout", "bob"}},
 		{"@scope/pkg @ada/ @bob", []string{"bob"}},
 	} {
 		t.Run(c.text, func(t *testing.T) {

@@ -17,8 +17,8 @@ const (
 
 // Fold returns the key under which names are compared: NFC, case folded, NFC again.
 func Fold(name string) string {
-	if key, ok := lowerASCII(name); ok {
-		return key
+	if !strings.ContainsFunc(name, isNotASCII) {
+		return strings.ToLower(name)
 	}
 	name = nfc(name)
 	if strings.ContainsFunc(name, isCherokee) {
@@ -56,9 +56,6 @@ func AgentName(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return isAlnum(r) && IsNameRune(r) }) < 0 {
 		return ""
 	}
-	if isPlainName(s) {
-		return strings.Trim(s, "-")
-	}
 	var b strings.Builder
 	b.Grow(len(s))
 	// A mark belongs to the letter before it. After anything else it is one of
@@ -82,9 +79,6 @@ func AgentName(s string) string {
 
 // ChannelName returns s as a channel name: like AgentName, in lower case.
 func ChannelName(s string) string {
-	if lower, ok := lowerASCII(s); ok {
-		return AgentName(lower)
-	}
 	// The result of lower-casing need not be NFC; AgentName restores that, and
 	// never brings an upper-case letter back.
 	return AgentName(strings.ToLower(nfc(s)))
@@ -101,32 +95,6 @@ func IsNameRune(r rune) bool {
 
 func isNameMark(r rune) bool {
 	return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Variation_Selector, r)
-}
-
-// isPlainName reports whether s is ASCII and every byte of it is allowed in a name.
-func isPlainName(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf || !IsNameRune(rune(s[i])) {
-			return false
-		}
-	}
-	return true
-}
-
-// lowerASCII returns s in lower case, and false if s is not ASCII.
-func lowerASCII(s string) (string, bool) {
-	upper := false
-	for i := range len(s) {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			return "", false
-		}
-		upper = upper || ('A' <= c && c <= 'Z')
-	}
-	if !upper {
-		return s, true
-	}
-	return strings.ToLower(s), true
 }
 
 func isASCIIAlnum(c byte) bool { return isASCIIDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestFold(t *testing.T) {
@@ -23,9 +24,7 @@ func TestFold(t *testing.T) {
 		{"K", "k"}, // the Kelvin sign
 		{"ﬀ", "FF"},
 	} {
-		if Fold(c.a) != Fold(c.b) {
-			t.Errorf("Fold(%q) = %q, Fold(%q) = %q: want one key", c.a, Fold(c.a), c.b, Fold(c.b))
-		}
+		check.Equal(t, Fold(c.a), Fold(c.b), "Fold(%q), and Fold(%q)", c.a, c.b)
 	}
 	for _, c := range []struct{ a, b string }{
 		{"ada", "adá"}, {"a-b", "a_b"}, {"а", "a"}, {"ada", "ada1"},
@@ -118,19 +117,15 @@ func FuzzNames(f *testing.F) {
 }
 
 type fataler interface {
-	Helper()
+	must.TB
 	Fatalf(format string, args ...any)
 }
 
 func checkNames(t fataler, s string) {
 	t.Helper()
-	if key := Fold(s); Fold(key) != key {
-		t.Fatalf("Fold(%q) = %q is not its own key: %q", s, key, Fold(key))
-	}
+	must.Equal(t, Fold(Fold(s)), Fold(s), "the fold of Fold(%q)", s)
 	name := AgentName(s)
-	if again := AgentName(name); again != name {
-		t.Fatalf("AgentName(%q) = %q, then %q", s, name, again)
-	}
+	must.Equal(t, AgentName(name), name, "the name of AgentName(%q)", s)
 	if !norm.NFC.IsNormalString(name) {
 		t.Fatalf("AgentName(%q) = %+q is not in NFC", s, name)
 	}
@@ -140,9 +135,7 @@ func checkNames(t fataler, s string) {
 		}
 	}
 	channel := ChannelName(s)
-	if again := ChannelName(channel); again != channel {
-		t.Fatalf("ChannelName(%q) = %q, then %q", s, channel, again)
-	}
+	must.Equal(t, ChannelName(channel), channel, "the name of ChannelName(%q)", s)
 	if n := utf8.RuneCountInString(name); n >= MinAgentName && n <= MaxAgentName {
 		registered := func(key string) bool { return key == Fold(name) }
 		if got := Mentions(registered, "hello @"+name+", you"); !slices.Equal(got, []string{Fold(name)}) {
@@ -153,9 +146,7 @@ func checkNames(t fataler, s string) {
 		}
 	}
 	for _, key := range Mentions(unregistered, s) {
-		if Fold(key) != key {
-			t.Fatalf("Mentions(%q) holds %q, which is not a key", s, key)
-		}
+		must.Equal(t, Fold(key), key, "the fold of a key in Mentions(%q)", s)
 	}
 }
 

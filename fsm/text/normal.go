@@ -94,10 +94,7 @@ func (n *normalizer) appendFolded(piece string) {
 	for i := 0; i < len(piece); {
 		c := piece[i]
 		if c < utf8.RuneSelf {
-			if 'A' <= c && c <= 'Z' {
-				c |= 0x20
-			}
-			folded = append(folded, c)
+			folded = appendFoldedRune(folded, rune(c))
 			i++
 			continue
 		}

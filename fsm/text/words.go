@@ -165,7 +165,9 @@ func (s *scanner) run() {
 		start := i
 		i = endOfASCIIWord(text, i)
 		if i == len(text) || text[i] < utf8.RuneSelf {
-			s.emitASCII(text[start:i])
+			if word := strings.Trim(text[start:i], "_"); word != "" {
+				s.emit(word)
+			}
 		}
 	}
 }
@@ -188,19 +190,6 @@ func endOfASCIIWord(text string, i int) int {
 		i++
 	}
 	return i
-}
-
-// emitASCII appends the terms of a word of ASCII characters.
-func (s *scanner) emitASCII(word string) {
-	for len(word) > 0 && word[0] == '_' {
-		word = word[1:]
-	}
-	for len(word) > 0 && word[len(word)-1] == '_' {
-		word = word[:len(word)-1]
-	}
-	if word != "" {
-		s.emit(word)
-	}
 }
 
 // maxSuffixes is the number of parts up to which a compound word also gives its ends. It bounds

@@ -89,9 +89,7 @@ func TestWordsCutsLongWords(t *testing.T) {
 		{"a" + strings.Repeat("я", 50), "a" + strings.Repeat("я", (MaxTerm-1)/2)},
 		{"___" + strings.Repeat("b", 70), strings.Repeat("b", MaxTerm)},
 	} {
-		if got := Words(nil, c.in); !slices.Equal(got, []string{c.want}) {
-			t.Errorf("Words(%q) = %q, want %q", c.in, got, c.want)
-		}
+		check.Diff(t, Words(nil, c.in), []string{c.want}, "Words(%q)", c.in)
 	}
 }
 

@@ -96,12 +96,8 @@ func (v *View) Earlier(op command.Op, by command.Signature) (entry uint64, known
 	s := &viewState{v: v}
 	j := state.WriterOf(s, by)
 	request := j.LookUp(s, op)
-	if !request.Known() {
-		return 0, false, s.err
-	}
-	row, err := state.Decode[state.RequestRow](request.Row)
-	s.Must(err)
-	return row.Entry, s.err == nil, s.err
+	first, known := request.First(s)
+	return first.Entry, known && s.err == nil, s.err
 }
 
 // Budget returns the used budget of the day of an instant, or of the newest log entry if that is

@@ -12,17 +12,16 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// queuedDelivery returns a queued delivery, to be sent, and its row; false without a
-// profile.
-func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, row outbox.DeliveryRow, known bool, err error) {
+// queuedDelivery returns a delivery as it is sent; false if the agent has no profile any more.
+func (v *View) queuedDelivery(agentKey string, o *outbox.Outbox, number uint64) (d outbox.Delivery, known bool, err error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
-		return d, row, false, err
+		return d, false, err
 	}
-	row, err = v.WaitingDelivery(agentKey, number)
+	row, err := v.WaitingDelivery(agentKey, number)
 	d = row.Show(&p, agentKey, o, outbox.Turn{}, number)
 	d.URL, d.Salt = p.NotifyURL, p.NotifySalt
-	return d, row, err == nil, err
+	return d, err == nil, err
 }
 
 // WaitingDelivery returns the row of a waiting delivery, which must exist.
@@ -39,7 +38,7 @@ func (v *View) WaitingDelivery(agentKey string, number uint64) (outbox.DeliveryR
 // one for each agent; those of skipped agents are not read.
 func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(outbox.Delivery) (more bool)) error {
 	now = max(now, v.at.Head.Now+1)
-	err := scanOutboxes(v.snap, func(at int64, agentKey string) error {
+	return scanOutboxes(v.snap, func(at int64, agentKey string) error {
 		if at > now {
 			return state.ErrEnough
 		}
@@ -54,16 +53,12 @@ func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send fu
 		if i < 0 {
 			return nil
 		}
-		d, _, ok, err := v.queuedDelivery(agentKey, o, o.Queue[i].Number)
+		d, ok, err := v.queuedDelivery(agentKey, o, o.Queue[i].Number)
 		if err == nil && ok && !send(d) {
 			return state.ErrEnough
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("list due deliveries: %w", err)
-	}
-	return nil
 }
 
 // NextDelivery returns when the next delivery is due; 0 if the next log entry can begin it,
@@ -81,8 +76,7 @@ func (v *View) NextDelivery() (at int64, ok bool, err error) {
 
 // scanOutboxes calls f with the agents by their due times, until f returns an error.
 func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) error) error {
-	lower, upper := state.SpaceBounds(state.SpaceOutboxDue)
-	return state.ScanSpace(r, lower, upper, func(key, _ []byte) error {
+	return state.ScanAll(r, state.SpaceOutboxDue, func(key, _ []byte) error {
 		if len(key) < outbox.OutboxDueKeyBytes {
 			return fmt.Errorf("%w: key of a due outbox", state.ErrCorrupt)
 		}
@@ -96,8 +90,8 @@ func (v *View) Begun(holder command.BootID, a command.Attempt) (outbox.Delivery,
 	if err != nil || o.Sending != a.Delivery {
 		return outbox.Delivery{}, false, err
 	}
-	d, row, ok, err := v.queuedDelivery(a.AgentKey, o, a.Delivery)
-	return d, ok && row.Attempts == a.Number && row.Holder == holder, err
+	d, ok, err := v.queuedDelivery(a.AgentKey, o, a.Delivery)
+	return d, ok && d.Attempts == a.Number && d.Holder == holder, err
 }
 
 // Delivery returns a delivery of an agent; false when it is not kept any more.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
@@ -167,6 +166,9 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (state.LaterCounts, error) {
+	if has, err := v.rows.Later.Has(seq); err != nil || !has {
+		return state.LaterCounts{}, err
+	}
 	return state.LoadOrZero(v.snap, state.SeqKey(state.SpaceCounts, seq), state.Decode[state.LaterCounts])
 }
 
@@ -189,12 +191,6 @@ func (v *View) AppendIDs(dst []byte, seqs []uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// beginsThread reports whether the entry of a row relates to no other.
-func beginsThread(row []byte) (bool, error) {
-	o, err := state.OutlineOf(row)
-	return o.Relation == command.RelationNone, err
-}
-
 // Meta returns an entry's head; false when there is no such entry.
 func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
 	s := &viewState{v: v}
@@ -208,9 +204,6 @@ func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
 
 // addCounts adds what later entries say of an entry.
 func (v *View) addCounts(m *state.Meta) error {
-	if has, err := v.rows.Later.Has(m.Seq); err != nil || !has {
-		return err
-	}
 	counts, err := v.counts(m.Seq)
 	m.Replies, m.Successors, m.Status = counts.Replies, counts.Total, counts.Status()
 	return err
@@ -218,11 +211,8 @@ func (v *View) addCounts(m *state.Meta) error {
 
 // Tags returns the tags of an entry.
 func (v *View) Tags(seq uint64) (tags []string, err error) {
-	err = v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		if err == nil {
-			tags, err = o.Tags()
-		}
+	err = v.outline(seq, func(o *state.Outline) (err error) {
+		tags, err = o.Tags()
 		return err
 	})
 	return tags, err
@@ -249,8 +239,7 @@ func (v *View) SenderFingerprint(seq uint64) (string, error) {
 // FirstEntry returns when the first entry was published, in milliseconds since the epoch,
 // or 0.
 func (v *View) FirstEntry() (at int64, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceInstant)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+	err = state.ScanAll(v.snap, state.SpaceInstant, func(key, _ []byte) error {
 		at = int64(state.SeqOfKey(key)) //nolint:gosec // an instant
 		return state.ErrEnough
 	})

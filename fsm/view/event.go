@@ -13,11 +13,8 @@ import (
 // Event is something that has happened.
 type Event struct {
 	state.EventPlace
-	At      int64 // milliseconds since the epoch
-	Kind    state.EventKind
-	Entry   uint64 // the seq of its entry; 0 if it is about a profile
-	Profile string // the id of that profile
-
+	state.Happening
+	At  int64 // milliseconds since the epoch
 	row uint64
 }
 
@@ -69,7 +66,7 @@ func (v *View) Events(c *EventCursor, limit int) (events []Event, err error) {
 			if len(events) == limit {
 				return events, nil
 			}
-			events = append(events, Event{EventPlace: at, At: row.At, Kind: h.Kind, Entry: h.Entry, Profile: h.Profile, row: c.row})
+			events = append(events, Event{at, h, row.At, c.row})
 			c.EventPlace = at
 		}
 	}
@@ -170,6 +167,3 @@ func (v *View) AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	dst = state.AppendID(append(dst, `,"job":{"id":"`...), state.TypeJob, job)
 	return append(stored.append(append(dst, '"')), "}}"...), nil
 }
-
-// EventsAfter returns a cursor at a place.
-func EventsAfter(p state.EventPlace) EventCursor { return EventCursor{EventPlace: p} }

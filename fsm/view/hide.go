@@ -106,30 +106,15 @@ func (v *View) selected(sel *Selection, seq uint64, sender string, phrases [][]s
 // HiddenBy returns at most limit entries that an order hides, newest first and below before, unless
 // that is 0. next is the before of the next part, which may be short, or 0 after the last one.
 func (v *View) HiddenBy(order, before uint64, limit int) (seqs []uint64, next uint64, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceHidden)
-	if before > 0 {
-		upper = state.SeqKey(state.SpaceHidden, before)
-	}
-	scanned := 0
-	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
-		if len(seqs) == limit || scanned == maxSelectScan {
-			next = state.SeqOfKey(key) + 1
-			return state.ErrEnough
-		}
-		scanned++
+	return v.newestRows(state.SpaceHidden, before, limit, maxSelectScan, func(row []byte) (bool, error) {
 		h, err := state.Decode[state.HiddenEntry](row)
-		if h.Order == order {
-			seqs = append(seqs, state.SeqOfKey(key))
-		}
-		return err
+		return h.Order == order, err
 	})
-	return seqs, next, err
 }
 
 // ProfilesHiddenBy returns the folded names of the profiles that an order hides.
 func (v *View) ProfilesHiddenBy(order uint64) (names []string, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceProfile)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+	err = state.ScanAll(v.snap, state.SpaceProfile, func(key, row []byte) error {
 		p, err := state.Decode[state.ProfileRow](row)
 		if p.HiddenBy == order {
 			names = append(names, string(key[1:]))

@@ -91,7 +91,7 @@ const wantedPages = 8
 // and how many of them are new. They were opened after one instant and not after the other. It looks
 // at the newest MaxList open jobs with the tags.
 func (v *View) wanted(p *Preferences, after, until int64, limit int) (seqs []uint64, fresh int, err error) {
-	q := JobQuery{Status: state.JobOpen, TagKey: p.Jobs.TagKey, Limit: command.MaxList}
+	q := Query{JobStatus: state.JobOpen, TagKey: p.Jobs.TagKey, Limit: command.MaxList}
 	type opened struct {
 		seq uint64
 		at  int64
@@ -489,11 +489,8 @@ func (v *View) partner(p home.Partner) (Partner, error) {
 		theirs = m.Parent
 	}
 	partner := Partner{Entry: p.Entry, At: m.CreatedAt, Theirs: p.Theirs}
-	err = v.row(theirs, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		if err == nil {
-			partner.Agent, err = o.Text(state.PartAgent)
-		}
+	err = v.outline(theirs, func(o *state.Outline) (err error) {
+		partner.Agent, err = o.Text(state.PartAgent)
 		return err
 	})
 	return partner, err

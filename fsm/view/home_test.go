@@ -8,8 +8,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/fsm/home"
@@ -125,8 +123,7 @@ func TestPoolKeepsSpaceSmall(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	rows := 0
-	lower, upper := state.SpaceBounds(state.SpaceWaitingList)
-	must.Do(t, state.ScanSpace(v.Reader(), lower, upper, func(_, _ []byte) error { rows++; return nil }))
+	must.Do(t, state.ScanAll(v.Reader(), state.SpaceWaitingList, func(_, _ []byte) error { rows++; return nil }))
 	check.Equal(t, rows, home.WaitingPerAuthor, "rows of one author in the waiting list")
 }
 
@@ -136,10 +133,7 @@ func TestHomeOfClaims(t *testing.T) {
 	job := r.Run(&command.PostJob{Author: command.Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry
 	check.Diff(t, r.Home("bob", 0).OpenJobs, []uint64{job}, "open jobs")
 	held := func() []uint64 {
-		v := r.View()
-		defer v.Release()
-		seqs := must.Get(v.Held("bob", 2))(t)
-		return seqs
+		return fsmtest.InView(t, r, func(v *view.View) ([]uint64, error) { return v.Held("bob", 2) })
 	}
 	claim := &command.ClaimJob{JobAction: fsmtest.OnJob("bob", job), TTL: 3000}
 	r.Run(claim)
@@ -177,6 +171,25 @@ func TestCorrectedQuestion(t *testing.T) {
 		if h := r.Home(agent, 0); len(h.OwedByYou) != 1 || h.OwedByYou[0].Seq != want {
 			t.Errorf("%s owes %v", agent, h.OwedByYou)
 		}
+	}
+}
+
+// TestHiddenAnswer: a question waits again while its only answer is hidden.
+func TestHiddenAnswer(t *testing.T) {
+	r := newRig(t)
+	r.Run(fsmtest.Post("ada", asking), fsmtest.Post("bob", fsmtest.Relate(command.RelationReply, 1)))
+	for _, step := range []struct {
+		c    command.Payload
+		want []uint64
+	}{
+		{fsmtest.Hide("e2"), []uint64{1}},
+		{fsmtest.Unhide("e2"), nil},
+		{fsmtest.Post("ada", fsmtest.Relate(command.RelationCorrection, 1)), nil},
+		{fsmtest.Hide("e2"), nil},
+	} {
+		r.Run(step.c)
+		check.Diff(t, append([]uint64(nil), r.Home("ada", 0).OwedToYou...), step.want, "what ada is owed after %+v", step.c)
+		check.Diff(t, r.List(view.Query{Unanswered: true, Since: -1}), step.want, "what is unanswered after %+v", step.c)
 	}
 }
 
@@ -288,9 +301,7 @@ func TestSummaryTitle(t *testing.T) {
 			raw := must.Get(v.AppendSummary(nil, seq, command.MaxBody, test.distinct))(t)
 			var got struct{ Title, Body string }
 			must.Do(t, json.Unmarshal(raw, &got))
-			if diff := cmp.Diff([]string{test.wantTitle, test.wantBody}, []string{got.Title, got.Body}); diff != "" {
-				t.Error(diff)
-			}
+			check.Diff(t, []string{got.Title, got.Body}, []string{test.wantTitle, test.wantBody}, "title and body")
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -75,13 +74,10 @@ func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		dst = state.AppendInt(append(append(append(dst, `{"event":"`...), step.Kind.String()...), `","at":`...), step.At)
-		err := v.row(step.Entry, func(row []byte) error {
-			o, err := state.OutlineOf(row)
-			if err == nil {
-				dst = state.AppendID(append(dst, `,"entryId":"`...), o.Type, step.Entry)
-				dst = append(append(append(dst, `","agent":`...), o.Part(state.PartAgent)...), '}')
-			}
-			return err
+		err := v.outline(step.Entry, func(o *state.Outline) error {
+			dst = state.AppendID(append(dst, `,"entryId":"`...), o.Type, step.Entry)
+			dst = append(append(append(dst, `","agent":`...), o.Part(state.PartAgent)...), '}')
+			return nil
 		})
 		if err != nil {
 			return dst, err
@@ -92,7 +88,7 @@ func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
 
 // AppendJobs appends the JSON of jobs, with commas between them.
 func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
-	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte) ([]byte, error) {
+	return v.appendStates(dst, seqs, state.SpaceJob, func(dst, stored []byte, _ state.LaterCounts) ([]byte, error) {
 		job, err := v.job(stored)
 		if dst = job.append(dst); err != nil || job.Claim == 0 {
 			return dst, err
@@ -104,7 +100,7 @@ func (v *View) AppendJobs(dst []byte, seqs []uint64) ([]byte, error) {
 
 // appendStates appends entries that have a second row in a space of their own, of which show
 // appends the fields. It returns ErrNotFound for an entry without one.
-func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst, stored []byte) ([]byte, error)) ([]byte, error) {
+func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst, stored []byte, counts state.LaterCounts) ([]byte, error)) ([]byte, error) {
 	entries, err := v.entryRows(seqs)
 	if err != nil {
 		return dst, err
@@ -117,9 +113,9 @@ func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst
 		if states[i] == nil {
 			return dst, state.ErrNotFound
 		}
-		dst, _, err := v.appendOpenEntry(dst, seqs[i], entries[i])
+		dst, counts, err := v.appendOpenEntry(dst, seqs[i], entries[i])
 		if err == nil {
-			dst, err = show(dst, states[i])
+			dst, err = show(dst, states[i], counts)
 		}
 		return append(dst, '}'), err
 	})
@@ -128,69 +124,48 @@ func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst
 // maxHeld bounds the claims of an agent that a list reads: those that end first.
 const maxHeld = 4096
 
-// JobQuery selects jobs. Zero values select everything.
-type JobQuery struct {
-	Status      state.JobStatus // at the instant of the view
-	AgentKey    string          // by this agent (text.Fold), or by one of several, see Or
-	TagKey      string          // with this tag (text.FoldTag), or one of several
-	ClaimantKey string          // claimed by this agent
-	Q           string          // matching this search text (text.ParseQuery)
-	Limit       int             // at most MaxList; 0 means DefaultList
-	Before      uint64          // seq < Before; 0 means from the newest
-	Work        *int            // grows by the steps of the search, unless nil
-}
-
-// ListJobs returns the seqs of the jobs that match q, newest first, and the Before of the
-// next page; 0 on the last page. A page of a search in one status may be short, and yet not
-// the last one.
-func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
+// ListJobs returns the seqs of the jobs that q selects by JobStatus, ClaimantKey, AgentKey, TagKey and Q,
+// newest first, and the Before of the next page, which is 0 on the last one. A page of a search in one
+// status may be short without being the last.
+func (v *View) ListJobs(q Query) (seqs []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
 	if q.ClaimantKey != "" {
-		q.Status = state.JobClaimed
+		q.JobStatus = state.JobClaimed
 	}
 	switch {
-	case q.Status == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
-		seqs, next, err = v.searchJobs(q)
+	case q.JobStatus == 0 || q.Q != "" || q.AgentKey != "" || q.TagKey != "":
+		return v.searchJobs(q)
 	case q.ClaimantKey != "":
-		seqs, next, err = v.jobsHeld(q)
-	default:
-		seqs, next, err = v.jobsOf(q)
+		return v.jobsHeld(q)
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list jobs: %w", err)
-	}
-	return seqs, next, nil
+	return v.jobsOf(q)
 }
 
 // searchJobs finds jobs by author, tag and words, of one status or all. Of one, each look
 // begins at a job of it, so that a rare one is as cheap as a common one.
-func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
-	search, phrases, some := searchOf(state.TypeJob, q.AgentKey, q.Q)
+func (v *View) searchJobs(q Query) (seqs []uint64, next uint64, err error) {
+	search, phrases, some := searchOf(state.TypeJob, q)
 	if !some {
 		return nil, 0, nil
 	}
 	addTerm(&search, state.TermTag, q.TagKey)
-	search.Before, search.Limit, search.Work = q.Before, q.Limit, q.Work
-	if q.Status == 0 {
-		if len(phrases) > 0 {
-			return v.filter(search, phrases, nil, nil)
-		}
-		return v.search(search)
+	if q.JobStatus == 0 {
+		return v.filter(search, phrases, nil, nil)
 	}
 	return v.filter(search, phrases, func(before uint64) (uint64, error) {
-		first, _, err := v.jobsOf(JobQuery{Status: q.Status, Limit: 1, Before: before})
+		first, _, err := v.jobsOf(Query{JobStatus: q.JobStatus, Limit: 1, Before: before})
 		if err != nil || len(first) == 0 {
 			return 0, err
 		}
 		return first[0] + 1, nil
 	}, v.rowCheck(state.SpaceJob, func(row []byte) (bool, error) {
 		job, err := v.job(row)
-		return job.Status == q.Status && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
+		return job.Status == q.JobStatus && (q.ClaimantKey == "" || job.ClaimantKey == q.ClaimantKey), err
 	}))
 }
 
 // jobsHeld lists the newest jobs of an agent's maxHeld claims that end first.
-func (v *View) jobsHeld(q JobQuery) (seqs []uint64, next uint64, err error) {
+func (v *View) jobsHeld(q Query) (seqs []uint64, next uint64, err error) {
 	if seqs, err = v.Held(q.ClaimantKey, maxHeld); err != nil {
 		return nil, 0, err
 	}
@@ -260,12 +235,12 @@ func canTake(s state.Reader, seq uint64, w *state.Writer) bool {
 }
 
 // jobsOf lists the jobs of a status. The rows of overdue jobs have the status before.
-func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
+func (v *View) jobsOf(q Query) (seqs []uint64, next uint64, err error) {
 	overdue, err := v.Overdue()
 	if err != nil {
 		return nil, 0, err
 	}
-	seqs, err = v.SeqsBefore([]byte{state.SpaceJobs, byte(q.Status)}, q.Before, q.Limit+1+len(overdue))
+	seqs, err = v.SeqsBefore([]byte{state.SpaceJobs, byte(q.JobStatus)}, q.Before, q.Limit+1+len(overdue))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -275,12 +250,11 @@ func (v *View) jobsOf(q JobQuery) (seqs []uint64, next uint64, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if job.Status == q.Status && (q.Before == 0 || seq < q.Before) {
+		if job.Status == q.JobStatus && (q.Before == 0 || seq < q.Before) {
 			seqs = append(seqs, seq)
 		}
 	}
-	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
-	seqs, next = cutPage(seqs[:min(len(seqs), q.Limit+1)], q.Limit)
+	seqs, next = cutPage(newestOf(seqs, q.Limit+1), q.Limit)
 	return seqs, next, nil
 }
 

@@ -40,8 +40,7 @@ func (v *View) journal(of state.Journal, before uint64, limit int) (records []st
 
 // Moderators returns those who have a token, sorted by name, also if it has ended.
 func (v *View) Moderators() (list []state.Moderator, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceModerator)
-	err = state.ScanSpace(v.snap, lower, upper, func(key, row []byte) error {
+	err = state.ScanAll(v.snap, state.SpaceModerator, func(key, row []byte) error {
 		m, err := state.Decode[state.Moderator](bytes.Clone(row))
 		m.Name = string(key[1:])
 		list = append(list, m)

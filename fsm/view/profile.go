@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
@@ -117,53 +116,21 @@ func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
 	})
 }
 
-// ProfileQuery selects profiles. Zero values select everything.
-type ProfileQuery struct {
-	Q      string // holding all of these words, the last one as a prefix
-	Limit  int    // at most MaxList; 0 means DefaultList
-	Before uint64 // revision < Before; 0 means from the newest
-	Work   *int   // grows by the steps of the search, unless nil
-}
-
-// ListProfiles returns the revisions of the profiles that match q, most recently updated
-// first, and the Before of the next page; 0 on the last page. A page of a search may be
-// short, and yet not the last one.
-func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
+// ListProfiles returns the revisions of the profiles that have all words of q.Q, the last one as a prefix,
+// most recently updated first, and the Before of the next page, which is 0 on the last one. A page of a
+// search may be short without being the last.
+func (v *View) ListProfiles(q Query) (revisions []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
 	if q.Q != "" {
-		revisions, next, err = v.searchProfiles(q)
-	} else {
-		revisions, next, err = v.newestProfiles(q)
+		return v.searchProfiles(q)
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list profiles: %w", err)
-	}
-	return revisions, next, nil
-}
-
-// newestProfiles lists all profiles. It skips a bounded number of hidden ones.
-func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
-	lower, upper := state.SpaceBounds(state.SpaceRevision)
-	if q.Before > 0 {
-		upper = state.SeqKey(state.SpaceRevision, q.Before)
-	}
-	scanned := 0
-	err = state.ScanBack(v.snap, lower, upper, func(key, agentKey []byte) error {
-		if len(found) == q.Limit || scanned == MaxProfileScan {
-			next = state.SeqOfKey(key) + 1
-			return state.ErrEnough
-		}
-		scanned++
-		if !state.IsHiddenRevision(agentKey) {
-			found = append(found, state.SeqOfKey(key))
-		}
-		return nil
+	return v.newestRows(state.SpaceRevision, q.Before, q.Limit, MaxProfileScan, func(agentKey []byte) (bool, error) {
+		return !state.IsHiddenRevision(agentKey), nil
 	})
-	return found, next, err
 }
 
 // searchProfiles finds profiles by words. It looks at a bounded number of revisions.
-func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
+func (v *View) searchProfiles(q Query) (found []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
 	if _, some := addText(q.Q, &search); !some {
 		return nil, 0, nil

@@ -27,8 +27,8 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	check.Diff(t, fsmtest.ProfileNames(t, v, view.ProfileQuery{Q: "hand"}), []string{"ada", "bob"}, "found")
-	if revisions, next, err := v.ListProfiles(view.ProfileQuery{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
+	check.Diff(t, fsmtest.ProfileNames(t, v, view.Query{Q: "hand"}), []string{"ada", "bob"}, "found")
+	if revisions, next, err := v.ListProfiles(view.Query{Q: "hand"}); err != nil || len(revisions) != 1 || next == 0 {
 		t.Errorf("first page: %v, next %d, %v: it must stop somewhere", revisions, next, err)
 	}
 }

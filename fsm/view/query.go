@@ -18,8 +18,9 @@ import (
 // Or separates the values of a field of a Query. No value contains it.
 const Or = "\x00"
 
-// Query selects entries. Every field narrows; zero values select everything. Kind, Channel,
-// AgentKey and TagKey may have several values with Or between them: any of these.
+// Query selects entries, or jobs, requests for help or profiles by the fields that their list
+// names. Every field narrows; zero values select everything. Kind, Channel, AgentKey and TagKey
+// may have several values with Or between them: any of these.
 type Query struct {
 	Kind       string // of this kind (command.Kind.String)
 	Channel    string // in this channel (text.ChannelName)
@@ -37,6 +38,10 @@ type Query struct {
 	Oldest     bool   // the oldest first; only with a Thread, and without Q and Unanswered
 	After      uint64 // seq > After, if Oldest is set
 	Work       *int   // grows by the steps of the search, unless nil
+
+	JobStatus   state.JobStatus // of jobs, at the instant of the view
+	ClaimantKey string          // jobs that are claimed by this agent (text.Fold)
+	HelpStatus  state.HelpStatus
 }
 
 // List returns the seqs of the entries that match q, newest first, and the
@@ -45,24 +50,19 @@ type Query struct {
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: state.PageLimit(q.Limit), Work: q.Work}
 	phrases, some, err := v.translate(q, &search)
-	if err == nil && some {
-		switch {
-		case q.Oldest:
-			seqs, next, err = v.oldest(search, q)
-		case q.AnyWord:
-			seqs, err = v.rank(q.Q, search)
-		case len(phrases) > 0 || q.Unanswered:
-			seqs, next, err = v.filter(search, phrases, nil, v.unansweredCheck(q.Unanswered))
-		case q.ShowsStubs():
-			seqs, next, err = v.searchAll(search)
-		default:
-			seqs, next, err = v.search(search)
-		}
+	if err != nil || !some {
+		return nil, 0, err
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list entries: %w", err)
+	switch {
+	case q.Oldest:
+		return v.oldest(search, q)
+	case q.AnyWord:
+		seqs, err = v.rank(q.Q, search)
+		return seqs, 0, err
+	case q.ShowsStubs():
+		return v.searchAll(search)
 	}
-	return seqs, next, nil
+	return v.filter(search, phrases, nil, v.unansweredCheck(q.Unanswered))
 }
 
 // ShowsStubs reports whether the list includes hidden entries, as stubs in a thread.
@@ -138,6 +138,9 @@ type check func(seqs []uint64) ([]uint64, error)
 // bounded number of hits: a page may be short, and yet not be the last page. skip may be nil.
 // Given a Before, it returns the Before of the newest hit that could pass, or 0 at the end.
 func (v *View) filter(search index.Query, phrases [][]string, skip func(before uint64) (uint64, error), passes check) (found []uint64, next uint64, err error) {
+	if len(phrases) == 0 && skip == nil && passes == nil { // no hit has to be looked at
+		return v.search(search)
+	}
 	limit, most := search.Limit, MaxFiltered
 	if len(phrases) > 0 {
 		most = command.MaxPhrased
@@ -298,12 +301,14 @@ func (v *View) rank(q string, search index.Query) (seqs []uint64, err error) {
 	return seqs[:min(len(seqs), limit)], nil
 }
 
-// searchOf returns the search for entries of a type, by an author and with a search text if
-// given, and the phrases of that.
-func searchOf(t state.EntryType, agentKey, q string) (search index.Query, phrases [][]string, some bool) {
-	search = index.Query{All: []string{state.TermType + string(rune(t))}, Min: 1}
-	addTerm(&search, state.TermAgent, agentKey)
-	phrases, some = addText(q, &search)
+// searchOf returns the search for a page of entries of a type, by an author and with a search text
+// if given, and the phrases of that.
+func searchOf(t state.EntryType, q Query) (search index.Query, phrases [][]string, some bool) {
+	search = index.Query{
+		All: []string{state.TermType + string(rune(t))}, Min: 1, Before: q.Before, Limit: state.PageLimit(q.Limit), Work: q.Work,
+	}
+	addTerm(&search, state.TermAgent, q.AgentKey)
+	phrases, some = addText(q.Q, &search)
 	return search, phrases, some
 }
 

@@ -60,9 +60,8 @@ func TestRankedEntries(t *testing.T) {
 	r.bodies(slices.Repeat([]string{"red blue"}, 2)...)
 	r.bodies(slices.Repeat([]string{"red"}, command.MaxRanked-2)...)
 	r.bodies("blue", "green")
-	if got, want := r.List(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Limit: 2}), []uint64{2, command.MaxRanked + 1}; !slices.Equal(got, want) {
-		t.Errorf("ranked: %v, want %v", got, want)
-	}
+	got := r.List(view.Query{Since: -1, Q: "red blue ", AnyWord: true, Limit: 2})
+	check.Diff(t, got, []uint64{2, command.MaxRanked + 1}, "ranked")
 	check.Diff(t, r.List(view.Query{Since: -1, Q: "red blue -red", AnyWord: true}), []uint64{command.MaxRanked + 1}, "without a word")
 }
 

@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
@@ -97,8 +96,5 @@ func (v *View) SendersToForget(now int64) (some bool, err error) {
 	}
 	s.Must(state.ScanSpace(v.snap, state.SendersKey(0), state.SendersKey(young), found))
 	s.Must(state.ScanSpace(v.snap, state.ForgetKey(0, nil), state.ForgetKey(young, nil), found))
-	if s.err != nil {
-		return false, fmt.Errorf("look for senders to forget: %w", s.err)
-	}
-	return some, nil
+	return some, s.err
 }

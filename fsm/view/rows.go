@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -83,6 +84,17 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 	return nil
 }
 
+// outline calls f with the outline of an entry's row, as row does.
+func (v *View) outline(seq uint64, f func(o *state.Outline) error) error {
+	return v.row(seq, func(row []byte) error {
+		o, err := state.OutlineOf(row)
+		if err == nil {
+			err = f(&o)
+		}
+		return err
+	})
+}
+
 // storedRow returns an entry's row as it is stored, which must not be changed.
 func (v *View) storedRow(seq uint64) ([]byte, error) {
 	if row := v.rows.Recent.Get(seq); row != nil {
@@ -112,6 +124,29 @@ func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
 	return f(row)
 }
 
+// newestRows returns the numbers of at most limit rows of a keyspace that are wanted, highest first and
+// below before, unless that is 0. next is the before of the next page, or 0 after the last one. A page
+// may be short: newestRows reads at most look rows.
+func (v *View) newestRows(space byte, before uint64, limit, look int, wanted func(row []byte) (bool, error)) (numbers []uint64, next uint64, err error) {
+	lower, upper := state.SpaceBounds(space)
+	if before > 0 {
+		upper = state.SeqKey(space, before)
+	}
+	err = state.ScanBack(v.snap, lower, upper, func(key, row []byte) error {
+		if len(numbers) == limit || look == 0 {
+			next = state.SeqOfKey(key) + 1
+			return state.ErrEnough
+		}
+		look--
+		is, err := wanted(row)
+		if is {
+			numbers = append(numbers, state.SeqOfKey(key))
+		}
+		return err
+	})
+	return numbers, next, err
+}
+
 // viewState is the Reader of a view. It keeps the first error of the storage.
 type viewState struct {
 	v   *View
@@ -119,9 +154,7 @@ type viewState struct {
 }
 
 func (s *viewState) Must(err error) {
-	if s.err == nil {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 }
 
 func (s *viewState) Get(key []byte) ([]byte, bool) {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -99,12 +100,11 @@ func (v *View) AppendOwn(dst []byte, seq uint64, key []byte) ([]byte, error) {
 
 // appendMark adds the member hidden of a stub to the JSON of its entry, which dst ends with.
 func (v *View) appendMark(dst []byte, seq uint64) ([]byte, error) {
-	err := v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
+	err := v.outline(seq, func(o *state.Outline) error {
 		if at := bytes.LastIndex(o.JSON, []byte(`,"hidden":{`)); at >= 0 {
 			dst = append(append(dst[:len(dst)-1], o.JSON[at:]...), '}')
 		}
-		return err
+		return nil
 	})
 	return dst, err
 }
@@ -148,56 +148,32 @@ func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, distinct bool,
 
 // AppendMention appends the short form of an entry that home has shown before.
 func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
-	start := len(dst)
-	err := v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		if err != nil {
-			return err
-		}
+	err := v.outline(seq, func(o *state.Outline) error {
 		dst = state.AppendID(append(dst, `{"id":"`...), o.Type, seq)
 		dst = append(append(dst, `","agent":`...), o.Part(state.PartAgent)...)
 		dst = append(state.AppendInt(append(dst, `,"createdAt":`...), o.CreatedAt), '}')
 		return nil
 	})
-	if err != nil {
-		return dst[:start], err
-	}
-	return dst, nil
+	return dst, err
 }
 
-// AppendJobSummary appends the summary of a job for home: id, agent, title, status and review. For
-// the claimant it has the end of the claim, and why the last result was rejected.
+// AppendJobSummary appends the summary of a job for home: id, agent, title and status. For the
+// claimant it has the end of the claim, too.
 func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, error) {
-	row, ok, err := state.GetRow(v.snap, state.SeqKey(state.SpaceJob, seq))
-	if err != nil {
-		return dst, err
+	job, ok, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
+	if err != nil || !ok {
+		return dst, cmp.Or(err, state.ErrNotFound)
 	}
-	if !ok {
-		return dst, state.ErrNotFound
-	}
-	job, err := state.Decode[state.JobRow](row)
-	if err != nil {
-		return dst, err
-	}
-	start := len(dst)
-	err = v.row(seq, func(row []byte) error {
-		o, err := state.OutlineOf(row)
-		if err != nil {
-			return err
-		}
+	err = v.outline(seq, func(o *state.Outline) error {
 		dst = state.AppendID(append(dst, `{"id":"`...), o.Type, seq)
 		dst = append(append(dst, `","agent":`...), o.Part(state.PartAgent)...)
 		dst = append(append(dst, `,"title":`...), o.Part(state.PartTitle)...)
 		return nil
 	})
 	if err != nil {
-		return dst[:start], err
-	}
-	now, err := v.job(row)
-	if err != nil {
 		return dst, err
 	}
-	status := now.Status.String()
+	status := job.At(v.at.Head.Now).Status.String()
 	if expiry && status != state.JobClaimed.String() {
 		status = "expired"
 	}

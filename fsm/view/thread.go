@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/state"
 )
@@ -44,20 +44,19 @@ type ThreadQuery struct {
 func (v *View) ListThreads(q ThreadQuery) (firsts []uint64, next uint64, err error) {
 	q.Limit = state.PageLimit(q.Limit)
 	if q.Newest {
-		firsts, next, err = v.newestThreads(q)
-	} else {
-		firsts, next, err = v.activeThreads(q)
+		return v.newestThreads(q)
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list conversations: %w", err)
-	}
-	return firsts, next, nil
+	return v.activeThreads(q)
 }
 
 func (v *View) newestThreads(q ThreadQuery) (firsts []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: q.Limit, Work: q.Work}
 	addTerm(&search, state.TermChannel, q.Channel)
-	first, unanswered := v.rowCheck(state.SpaceEntry, beginsThread), v.unansweredCheck(q.Unanswered)
+	first := v.rowCheck(state.SpaceEntry, func(row []byte) (bool, error) {
+		o, err := state.OutlineOf(row)
+		return o.Relation == command.RelationNone, err
+	})
+	unanswered := v.unansweredCheck(q.Unanswered)
 	return v.filter(search, nil, nil, func(seqs []uint64) ([]uint64, error) {
 		firsts, err := first(seqs)
 		if err != nil || unanswered == nil {

@@ -8,15 +8,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/stats"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/must"
 )
 
 func (r *rig) stats(at int64) view.Stats {
 	r.T.Helper()
-	v := r.View()
-	defer v.Release()
-	s := must.Get(v.Stats(max(at, v.Time())))(r.T)
-	return s
+	return fsmtest.InView(r.T, r, func(v *view.View) (view.Stats, error) { return v.Stats(max(at, v.Time())) })
 }
 
 // TestStats holds which writes are counted: not those of the operator's own agents, and no

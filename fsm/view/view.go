@@ -160,8 +160,7 @@ func DigestRows(r pebble.Reader, h *state.Head, onRow func() error) (digest [32]
 		if !k.Logical {
 			continue
 		}
-		lower, upper := state.SpaceBounds(k.Letter)
-		err := state.ScanSpace(r, lower, upper, func(key, value []byte) error {
+		err := state.ScanAll(r, k.Letter, func(key, value []byte) error {
 			if onRow != nil {
 				if err := onRow(); err != nil {
 					return err

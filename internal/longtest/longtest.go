@@ -46,6 +46,14 @@ func Rounds(usual, long int) int {
 	return usual
 }
 
+// SkipShort skips a test with -short. The reason is why it takes long.
+func SkipShort(tb testing.TB, reason string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip(reason)
+	}
+}
+
 // OneGoroutine is the reason to skip a test with the race detector if only one of its goroutines
 // runs at a time.
 const OneGoroutine = "one goroutine has no race"

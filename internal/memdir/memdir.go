@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 const (
@@ -29,14 +31,9 @@ func TempDir(tb TB) string {
 	if err := unix.Statfs(shared, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < minFree {
 		return tb.TempDir()
 	}
-	dir, err := os.MkdirTemp(shared, "commons-test-")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(shared, "commons-test-"))(tb)
 	tb.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, os.RemoveAll(dir))
 	})
 	return dir
 }

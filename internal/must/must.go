@@ -1,7 +1,12 @@
 // Package must ends a test when a step of it fails that is not its subject.
 package must
 
-import "github.com/commons-cluster/commons/internal/check"
+import (
+	"os"
+	"strings"
+
+	"github.com/commons-cluster/commons/internal/check"
+)
 
 // TB is the part of a testing.TB that the functions need.
 type TB interface {
@@ -33,5 +38,14 @@ func Equal[Value comparable](tb TB, got, want Value, format string, args ...any)
 	tb.Helper()
 	if got != want {
 		tb.Fatal(check.Unequal(got, want, format, args...))
+	}
+}
+
+// NoSettings removes the settings of whoever runs the tests.
+func NoSettings() {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "COMMONS_") {
+			_ = os.Unsetenv(name) // it fails for invalid names alone
+		}
 	}
 }

@@ -2,7 +2,6 @@ package simnet
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -113,17 +112,13 @@ func TestStream(t *testing.T) {
 		"deadline": func(t *testing.T, _ *Net, client, _ net.Conn) {
 			t.Helper()
 			_ = client.SetDeadline(time.Now().Add(time.Minute))
-			if _, err := client.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error(err)
-			}
+			check.Err(t, check.Last(client.Read(make([]byte, 1))), os.ErrDeadlineExceeded, "read")
 		},
 		"reset": func(t *testing.T, n *Net, client, server net.Conn) {
 			t.Helper()
 			n.Reset(west, "")
 			for _, c := range []net.Conn{client, server} {
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-					t.Error(err)
-				}
+				check.Err(t, check.Last(c.Read(make([]byte, 1))), syscall.ECONNRESET, "read")
 			}
 		},
 		"close": func(t *testing.T, _ *Net, client, server net.Conn) {

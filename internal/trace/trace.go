@@ -4,43 +4,36 @@ package trace
 
 import (
 	"context"
+	"regexp"
 	"strings"
 )
 
 // Header is the header of HTTP, and the member of MCP's _meta, with the parent of a call.
 const Header = "traceparent"
 
-// A parent of version 00: the version, the ids of trace and span, and flags, in hexadecimal
+// A parent of version 00 has the version, the ids of trace and span, and flags, in hexadecimal
 // digits with hyphens between them.
 const (
 	length               = 55
 	traceBegin, traceEnd = 3, 35
 	spanBegin, spanEnd   = 36, 52
-	flagsBegin           = 53
 )
+
+// pattern matches the part that every version has. Later versions have more after a hyphen.
+var pattern = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)`)
 
 // Parent is a valid parent of version 00, or "".
 type Parent string
 
 // Parse returns the parent in a header. Of a later version it takes the part that version 00
-// has. It returns "" for a value that the standard rejects, or without exactly one value.
-func Parse(values ...string) Parent {
-	if len(values) != 1 {
-		return ""
-	}
-	value := values[0]
+// has. It returns "" for a value that the standard rejects.
+func Parse(value string) Parent {
 	switch {
-	case len(value) < length, value[2] != '-' || value[traceEnd] != '-' || value[spanEnd] != '-',
-		!isHex(value[:2]) || !isHex(value[traceBegin:traceEnd]) || !isHex(value[spanBegin:spanEnd]) || !isHex(value[flagsBegin:length]),
-		value[:2] == "ff", value[:2] == "00" && len(value) > length, len(value) > length && value[length] != '-',
+	case !pattern.MatchString(value), value[:2] == "ff", value[:2] == "00" && len(value) > length,
 		isZero(value[traceBegin:traceEnd]), isZero(value[spanBegin:spanEnd]):
 		return ""
 	}
-	return Parent("00" + strings.Clone(value[2:length])) // a copy does not keep the rest
-}
-
-func isHex(s string) bool {
-	return strings.Trim(s, "0123456789abcdef") == ""
+	return Parent("00" + value[2:length])
 }
 
 func isZero(s string) bool { return strings.Trim(s, "0") == "" }

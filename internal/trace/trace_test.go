@@ -12,32 +12,30 @@ const valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 func TestParse(t *testing.T) {
 	for name, tc := range map[string]struct {
-		values []string
-		want   Parent
+		value string
+		want  Parent
 	}{
-		"valid":                           {[]string{valid}, valid},
-		"not sampled":                     {[]string{valid[:53] + "00"}, Parent(valid[:53] + "00")},
-		"unknown flags":                   {[]string{valid[:53] + "ff"}, Parent(valid[:53] + "ff")},
-		"a later version":                 {[]string{"cc" + valid[2:]}, valid},
-		"a later version with more":       {[]string{"cc" + valid[2:] + "-what-comes"}, valid},
-		"a later version, not separated":  {[]string{"cc" + valid[2:] + ".what-comes"}, ""},
-		"version ff":                      {[]string{"ff" + valid[2:]}, ""},
-		"version 00 with more":            {[]string{valid + "-more"}, ""},
-		"too short":                       {[]string{valid[:54]}, ""},
-		"empty":                           {[]string{""}, ""},
-		"upper case in the trace":         {[]string{strings.Replace(valid, "0af7", "0AF7", 1)}, ""},
-		"upper case in the span":          {[]string{strings.Replace(valid, "b7ad", "B7ad", 1)}, ""},
-		"no hexadecimal digit in flags":   {[]string{valid[:54] + "x"}, ""},
-		"no hexadecimal digit in version": {[]string{"0g" + valid[2:]}, ""},
-		"a space":                         {[]string{" " + valid[1:]}, ""},
-		"trace of zeros":                  {[]string{"00-" + strings.Repeat("0", 32) + valid[35:]}, ""},
-		"span of zeros":                   {[]string{valid[:36] + strings.Repeat("0", 16) + "-01"}, ""},
-		"another separator":               {[]string{strings.Replace(valid, "-b7", "_b7", 1)}, ""},
-		"absent":                          {nil, ""},
-		"twice":                           {[]string{valid, valid}, ""},
+		"valid":                           {valid, valid},
+		"not sampled":                     {valid[:53] + "00", Parent(valid[:53] + "00")},
+		"unknown flags":                   {valid[:53] + "ff", Parent(valid[:53] + "ff")},
+		"a later version":                 {"cc" + valid[2:], valid},
+		"a later version with more":       {"cc" + valid[2:] + "-what-comes", valid},
+		"a later version, not separated":  {"cc" + valid[2:] + ".what-comes", ""},
+		"version ff":                      {"ff" + valid[2:], ""},
+		"version 00 with more":            {valid + "-more", ""},
+		"too short":                       {valid[:54], ""},
+		"empty":                           {"", ""},
+		"upper case in the trace":         {strings.Replace(valid, "0af7", "0AF7", 1), ""},
+		"upper case in the span":          {strings.Replace(valid, "b7ad", "B7ad", 1), ""},
+		"no hexadecimal digit in flags":   {valid[:54] + "x", ""},
+		"no hexadecimal digit in version": {"0g" + valid[2:], ""},
+		"a space":                         {" " + valid[1:], ""},
+		"trace of zeros":                  {"00-" + strings.Repeat("0", 32) + valid[35:], ""},
+		"span of zeros":                   {valid[:36] + strings.Repeat("0", 16) + "-01", ""},
+		"another separator":               {strings.Replace(valid, "-b7", "_b7", 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check.Equal(t, Parse(tc.values...), tc.want, "parse")
+			check.Equal(t, Parse(tc.value), tc.want, "parse")
 		})
 	}
 }

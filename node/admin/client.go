@@ -107,7 +107,6 @@ type CallError struct {
 	Message string
 }
 
-// Error returns the message.
 func (e *CallError) Error() string { return e.Message }
 
 func (c *Client) rejected(res *http.Response) error {

@@ -143,27 +143,6 @@ func (p Purges) Done() uint64 { return min(p.State, p.Log) }
 // Pending returns the number of purges after Done.
 func (p Purges) Pending() uint64 { return p.Known - p.Done() }
 
-// PurgeReport lists the nodes with the purges that each has erased from its disk.
-type PurgeReport struct {
-	Purged  uint64        `json:"purged"` // the number of the newest purge
-	Servers []PurgeServer `json:"servers"`
-	// RemovedSince is when the oldest purged text was written, RFC 3339: the disks of the servers that
-	// were removed since then are the operator's to erase. It is empty if nothing was purged.
-	RemovedSince string `json:"removedSince,omitempty"`
-	// BackupsUntil is when the schedule of backups will have deleted the last backup with purged
-	// texts, RFC 3339; empty without such a backup.
-	BackupsUntil string `json:"backupsUntil,omitempty"`
-}
-
-// PurgeServer is one node.
-type PurgeServer struct {
-	ID      string `json:"id"`
-	Part    string `json:"part"`              // that of Server
-	Done    uint64 `json:"done"`              // purges known to be erased
-	Pending uint64 `json:"pending"`           // the others
-	Problem string `json:"problem,omitempty"` // the reason why Done is not known better
-}
-
 // Condition is a node's measurements of itself. Times are in milliseconds.
 type Condition struct {
 	Rejects          string     `json:"refuses"`      // the reason why it rejects writes now, or empty

@@ -105,7 +105,7 @@ func (a *Server) compareAt(ctx context.Context, index uint64, again bool) (c adm
 			mu.Lock()
 			defer mu.Unlock()
 			c.Digests[i] = d
-			if notStopped(err) {
+			if statusOf(err) == http.StatusGone {
 				passed = true
 				if again {
 					cancel()
@@ -119,12 +119,6 @@ func (a *Server) compareAt(ctx context.Context, index uint64, again bool) (c adm
 		c.Equal = c.Equal && d.Digest == answered[0].Digest && d.Rows == answered[0].Rows
 	}
 	return c, passed
-}
-
-// notStopped reports whether a server had already passed the requested index.
-func notStopped(err error) bool {
-	failed, ok := errors.AsType[*admin.CallError](err)
-	return ok && failed.Status == http.StatusGone
 }
 
 // backupStall is how long the receiver of a backup may stop reading: one that uploads it to a slow

@@ -3,7 +3,6 @@ package adminserver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -54,7 +53,7 @@ func (a *Server) removeServer(ctx context.Context, request admin.Removal) (admin
 	err := a.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
 		return a.mayRemove(ctx, servers, request)
 	})
-	if _, rejected := errors.AsType[*admin.CallError](err); err != nil && !rejected {
+	if err != nil && statusOf(err) == 0 {
 		err = rejectf(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
 	}
 	return admin.ServerRef{ID: request.ID}, err
@@ -142,11 +141,10 @@ func (a *Server) depart(ctx context.Context) error {
 		var err error
 		if leader != "" && leader != a.cfg.ServerID {
 			_, err = call[admin.ServerRef](ctx, a, leader, admin.PathRemove, admin.Removal{ID: a.cfg.ServerID, Leaving: true})
-			rejected, ok := errors.AsType[*admin.CallError](err)
 			switch {
 			case err == nil, noMember(err) && attempts > 0: // an attempt before was carried out, and its answer lost
 				return nil
-			case ok && rejected.Status == http.StatusConflict:
+			case statusOf(err) == http.StatusConflict:
 				return err
 			}
 			attempts++
@@ -161,6 +159,6 @@ func (a *Server) depart(ctx context.Context) error {
 // noMember reports whether a leader, or cluster.Members on it, answered that the server is not
 // in its configuration.
 func noMember(err error) bool {
-	rejected, ok := errors.AsType[*admin.CallError](err)
-	return ok && (rejected.Status == http.StatusNotFound || rejected.Status == http.StatusForbidden)
+	status := statusOf(err)
+	return status == http.StatusNotFound || status == http.StatusForbidden
 }

@@ -31,15 +31,9 @@ func (a *Server) LeastApplied(ctx context.Context) uint64 {
 	return least
 }
 
-// ErasesNext reports whether all living servers before this one have erased the purges up to a
-// number. Servers erase in the order of their ids, the leader last.
-func (a *Server) ErasesNext(ctx context.Context, purge uint64) bool {
-	report := a.ClusterReport(ctx)
-	return erasesNext(&report, purge)
-}
-
-// erasesNext is ErasesNext for the server that was asked for the report.
-func erasesNext(report *admin.ClusterReport, purge uint64) bool {
+// ErasesNext reports whether all living servers before the one that was asked for the report have
+// erased the purges up to a number. Servers erase in the order of their ids, the leader last.
+func ErasesNext(report admin.ClusterReport, purge uint64) bool {
 	own := report.AskedNode
 	return !slices.ContainsFunc(report.Servers, func(s admin.Server) bool {
 		before := s.ID != own && s.ID != report.Leader && (s.ID < own || own == report.Leader)
@@ -47,66 +41,15 @@ func erasesNext(report *admin.ClusterReport, purge uint64) bool {
 	})
 }
 
-// VerifiesBackups reports whether this node restores the scheduled backups as a check: the healthy
-// follower with the lowest id, or the leader without one.
-func (a *Server) VerifiesBackups(ctx context.Context) bool {
-	report := a.ClusterReport(ctx)
-	return verifiesBackups(&report)
-}
-
-// verifiesBackups is VerifiesBackups for the server that was asked for the report.
-func verifiesBackups(report *admin.ClusterReport) bool {
+// VerifiesBackups reports whether the server that made the report is the one that restores the scheduled
+// backups as a check: the healthy follower with the lowest id, or the leader if there is none.
+func VerifiesBackups(report admin.ClusterReport) bool {
 	for _, s := range report.Servers {
 		if s.ID != report.Leader && s.Part != admin.Outside && s.Report != nil && s.Report.Ready && !s.Report.Slow {
 			return s.ID == report.AskedNode
 		}
 	}
 	return report.Leader == report.AskedNode
-}
-
-// Purges returns which nodes have erased the purges that a view knows. The disk of a server that has
-// left is unknown.
-func (a *Server) Purges(ctx context.Context, v *view.View) (report admin.PurgeReport, err error) {
-	newest, since := int64(0), int64(math.MaxInt64)
-	err = v.Purges(0, func(p state.Purge) error {
-		report.Purged, newest, since = p.Number, p.At, min(since, p.Since)
-		return ctx.Err()
-	})
-	if err != nil {
-		return report, err
-	}
-	if report.Purged > 0 {
-		report.RemovedSince = time.UnixMilli(since).UTC().Format(time.RFC3339)
-	}
-	if report.BackupsUntil, err = backupsUntil(v, newest); err != nil {
-		return report, err
-	}
-	for _, s := range a.ClusterReport(ctx).Servers {
-		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
-		if s.Report != nil {
-			on.Done = min(s.Report.Purges.Done(), report.Purged)
-			on.Pending = report.Purged - on.Done
-		}
-		report.Servers = append(report.Servers, on)
-	}
-	return report, nil
-}
-
-// backupsUntil returns when the schedule will have deleted the last backup from before a purge, or
-// "" without such a backup.
-func backupsUntil(v *view.View, purged int64) (string, error) {
-	set, err := v.Settings()
-	if err != nil {
-		return "", err
-	}
-	run, err := v.BackupRun()
-	if err != nil || run.Oldest == 0 || run.Oldest > purged {
-		return "", err
-	}
-	kept := int64(set.BackupKeep * set.BackupMillis) //nolint:gosec // bounded by their check
-	// The date has whole seconds. It is rounded up, so that it is never too early.
-	until := time.UnixMilli(purged + kept).Add(time.Second - time.Millisecond)
-	return until.UTC().Format(time.RFC3339), nil
 }
 
 // PurgeList returns all purges before the call.

@@ -76,6 +76,14 @@ func rejectf(status int, format string, args ...any) error {
 	return &admin.CallError{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
+// statusOf returns the status of a rejected call, or 0 for any other error.
+func statusOf(err error) int {
+	if rejected, ok := errors.AsType[*admin.CallError](err); ok {
+		return rejected.Status
+	}
+	return 0
+}
+
 // Handle serves operators on the private port: callers have the cluster's secret and
 // may do everything.
 func (a *Server) Handle(mux *http.ServeMux) {
@@ -130,11 +138,7 @@ func serveFor[Request, Answer any](a *Server, timeout time.Duration, do func(con
 }
 
 func (a *Server) reject(w http.ResponseWriter, err error) {
-	status := http.StatusServiceUnavailable
-	if failed, ok := errors.AsType[*admin.CallError](err); ok {
-		status = cmp.Or(failed.Status, status)
-	}
-	cluster.Reply(w, a.cfg.Logger, status, admin.Failure{Error: err.Error()})
+	cluster.Reply(w, a.cfg.Logger, cmp.Or(statusOf(err), http.StatusServiceUnavailable), admin.Failure{Error: err.Error()})
 }
 
 // onLeader passes a call on to the leader, unless this node leads.

@@ -81,7 +81,7 @@ func TestVerifiesBackups(t *testing.T) {
 			}
 			for _, s := range report.Servers {
 				report.AskedNode = s.ID
-				check.Equal(t, verifiesBackups(&report), s.ID == tt.want, "%s does", s.ID)
+				check.Equal(t, VerifiesBackups(report), s.ID == tt.want, "%s does", s.ID)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestErasesNext(t *testing.T) {
 			if tt.change != nil {
 				tt.change(report.Servers)
 			}
-			check.Equal(t, erasesNext(&report, 7), tt.want, "its turn")
+			check.Equal(t, ErasesNext(report, 7), tt.want, "its turn")
 		})
 	}
 }

@@ -72,10 +72,7 @@ func Write(w io.Writer, e *fsm.Export, info Info) (err error) {
 	if err != nil {
 		return fmt.Errorf("write backup: %w", err)
 	}
-	if err := writeParts(z, e, info); err != nil {
-		return fmt.Errorf("write backup: %w", errors.Join(err, z.Close()))
-	}
-	if err := z.Close(); err != nil {
+	if err := errors.Join(writeParts(z, e, info), z.Close()); err != nil {
 		return fmt.Errorf("write backup: %w", err)
 	}
 	return nil
@@ -215,7 +212,6 @@ type counter struct {
 	n int64
 }
 
-// Read implements io.Reader.
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)

@@ -23,7 +23,6 @@ type fileWriter struct {
 	written int // since the last sync
 }
 
-// Write implements io.Writer.
 func (w *fileWriter) Write(p []byte) (int, error) {
 	n, err := w.file.Write(p)
 	if w.written += n; err == nil && w.written >= syncedBytes {

@@ -80,7 +80,7 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 	kongcompletion.Register(parser)
 	parsed, err := parser.Parse(args)
 	path := pathOf(parsed, err)
-	list := append(undecoded.of(path), problemsOf(err)...)
+	list := append(undecoded.of(path), problemsOf(err, args)...)
 	if runsNode(path) {
 		list = append(list, unknownVariables(os.Environ(), parser.Model)...)
 	}
@@ -90,25 +90,23 @@ func Run(ctx context.Context, args []string, std terminal.Streams, settings stri
 	err = parsed.Run()
 	_, wrong := errors.AsType[*config.Error](err)
 	failed := agent.Explain(parsed, err)
+	code := ExitFailed
 	switch {
+	case err == nil:
+		return ExitOK
 	case failed != nil:
-		fmt.Fprintln(std.Err, "commons:", failed)
-		return failed.Code
+		err, code = failed, failed.Code
 	case wrong:
-		return reject(std, problemsOf(err))
+		return reject(std, problemsOf(err, args))
 	case errors.Is(err, offline.ErrLeft):
-		fmt.Fprintln(std.Err, "commons:", err)
-		return exitLeft
+		code = exitLeft
 	case errors.Is(err, operate.ErrUnchanged): // the command has said so
 		return ExitFailed
 	case errors.Is(err, operate.ErrCannotAsk):
-		fmt.Fprintln(std.Err, "commons:", err)
-		return ExitUsage
-	case err != nil:
-		fmt.Fprintln(std.Err, "commons:", err)
-		return ExitFailed
+		code = ExitUsage
 	}
-	return ExitOK
+	fmt.Fprintln(std.Err, "commons:", err)
+	return code
 }
 
 func reject(std terminal.Streams, problems []string) int {

@@ -83,9 +83,8 @@ func TestEveryProblemIsListed(t *testing.T) {
 func TestVariablesOfOtherCommandsAreNoProblem(t *testing.T) {
 	t.Setenv("COMMONS_HANG_TIMEOUT", "soon")
 	t.Setenv("COMMONS_BOOTSTRAP_EXPECT", "some")
-	if code, _, stderr := execute(t, "version"); code != ExitOK {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := execute(t, "version")
+	check.Equal(t, code, ExitOK, "exit code, with %s", stderr)
 }
 
 func TestFlagsReachTheConfiguration(t *testing.T) {
@@ -165,14 +164,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Main(os.Args[1:]))
 	}
-	// Remove the settings of whoever runs the tests.
-	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, variablePrefix) {
-			if err := os.Unsetenv(name); err != nil {
-				panic(err)
-			}
-		}
-	}
+	must.NoSettings()
 	os.Exit(m.Run())
 }
 
@@ -205,9 +197,8 @@ func TestUnknownVariables(t *testing.T) {
 			if code != ExitUsage || said != (want != "") || !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
-			if code, _, stderr := execute(t, "version"); code != ExitOK {
-				t.Errorf("a command that runs no node ends with %d: %s", code, stderr)
-			}
+			code, _, stderr = execute(t, "version")
+			check.Equal(t, code, ExitOK, "exit code of a command that runs no node, with %s", stderr)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/raw"
 )
 
 // TestMoreConnectionsThanDescriptors: clients that open more connections than the
@@ -68,14 +69,9 @@ func openMany(t *testing.T, addr string, n int) []net.Conn {
 
 func get(t *testing.T, client *http.Client, address string) (status int) {
 	t.Helper()
-	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
-	res, err := client.Do(req)
+	res, err := raw.Do(t.Context(), client, http.MethodGet, address, "")
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = res.Body.Close() }()                  // it is read to its end
-	if _, err := io.Copy(io.Discard, res.Body); err != nil { // so that the connection is used again
-		return 0
-	}
-	return res.StatusCode
+	return res.Status
 }

@@ -8,9 +8,7 @@ import (
 	"github.com/commons-cluster/commons/node/dev"
 )
 
-type devCommand struct {
-	dev.Options `embed:""`
-}
+type devCommand struct{ dev.Options }
 
 // AfterApply removes the -- before the flags of the nodes.
 func (c *devCommand) AfterApply() error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,10 @@ import (
 	"github.com/commons-cluster/commons/node/config"
 )
 
-func problemsOf(err error) []string {
+// textAsFlags matches a problem and the arguments after it if a text was taken for flags.
+var textAsFlags = regexp.MustCompile(`^unknown flag -[^-]|\x00-[^=\x00]* `)
+
+func problemsOf(err error, args []string) []string {
 	if err == nil {
 		return nil
 	}
@@ -21,7 +25,10 @@ func problemsOf(err error) []string {
 		return wrong.Problems
 	}
 	problem := err.Error()
-	if strings.HasPrefix(problem, "unknown flag -") && !strings.HasPrefix(problem, "unknown flag --") {
+	if at := slices.Index(args, "--"); at >= 0 {
+		args = args[:at]
+	}
+	if textAsFlags.MatchString(problem + "\x00" + strings.Join(args, "\x00")) {
 		problem += "; a text that begins with a hyphen comes after --, as in: commons post -- '- text'"
 	}
 	return []string{problem}
@@ -41,7 +48,8 @@ func pathOf(parsed *kong.Context, err error) []*kong.Path {
 // undecoded collects the values that could not be decoded. The parser alone would stop at
 // the first one.
 type undecoded struct {
-	values []outcome
+	defaults *kong.Registry
+	values   []outcome
 }
 
 // outcome is the result of the first attempt to decode a value.
@@ -50,14 +58,14 @@ type outcome struct {
 	problem string // empty if it was decoded
 }
 
-// mappers are decoders that collect problems.
+// mappers have u decode values.
 func (u *undecoded) mappers() []kong.Option {
-	collect := &collecting{into: u, defaults: kong.NewRegistry().RegisterDefaults()}
+	u.defaults = kong.NewRegistry().RegisterDefaults()
 	return []kong.Option{
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), collect),
-		kong.KindMapper(reflect.Bool, collect),
-		kong.KindMapper(reflect.Int, collect),
-		kong.KindMapper(reflect.Slice, collect),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), u),
+		kong.KindMapper(reflect.Bool, u),
+		kong.KindMapper(reflect.Int, u),
+		kong.KindMapper(reflect.Slice, u),
 	}
 }
 
@@ -77,20 +85,14 @@ func (u *undecoded) of(path []*kong.Path) []string {
 	return problems
 }
 
-// collecting decodes like the default decoder of the target's type, and collects failures
-// instead of returning them.
-type collecting struct {
-	into     *undecoded
-	defaults *kong.Registry
-}
-
 // IsBoolFromValue makes a flag of a bool field need no value.
-func (c *collecting) IsBoolFromValue(v reflect.Value) bool { return v.Kind() == reflect.Bool }
+func (u *undecoded) IsBoolFromValue(v reflect.Value) bool { return v.Kind() == reflect.Bool }
 
-// Decode implements kong.Mapper. A value that cannot be decoded is replaced by the default,
-// so that it causes a single problem.
-func (c *collecting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	decoder := c.defaults.ForType(target.Type())
+// Decode decodes like the default decoder of the target's type, and collects failures instead of
+// returning them. A value that cannot be decoded is replaced by the default, so that it
+// causes no second problem.
+func (u *undecoded) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	decoder := u.defaults.ForType(target.Type())
 	problem := ""
 	if err := decoder.Decode(ctx, target); err != nil {
 		problem = fmt.Sprintf("%s: %v", named(ctx.Value), err)
@@ -106,8 +108,8 @@ func (c *collecting) Decode(ctx *kong.DecodeContext, target reflect.Value) error
 	}
 	// A flag is decoded before its variable and its default, and wins over
 	// them: problems of those are ignored.
-	if !slices.ContainsFunc(c.into.values, func(o outcome) bool { return o.value == ctx.Value }) {
-		c.into.values = append(c.into.values, outcome{ctx.Value, problem})
+	if !slices.ContainsFunc(u.values, func(o outcome) bool { return o.value == ctx.Value }) {
+		u.values = append(u.values, outcome{ctx.Value, problem})
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -72,21 +73,14 @@ func (u *unread) ready(port int) {
 func (u *unread) try(method string, port int, path, body string, status int) (string, error) {
 	ctx, cancel := context.WithTimeout(u.t.Context(), childPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+local(port)+path, strings.NewReader(body))
+	r, err := raw.Do(ctx, http.DefaultClient, method, "http://"+local(port)+path, body, "Content-Type", "text/plain")
 	if err != nil {
 		return "", err
 	}
-	request.Header.Set("Content-Type", "text/plain")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
+	if r.Status != status {
+		err = fmt.Errorf("%s %s: %d, want %d: %s", method, path, r.Status, status, r.Body)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != status {
-		err = fmt.Errorf("%s %s: %s, want %d: %s", method, path, response.Status, status, text)
-	}
-	return string(text), err
+	return string(r.Body), err
 }
 
 // call is try of the first node; the test fails if the call does.

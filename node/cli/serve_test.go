@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -35,9 +36,8 @@ func TestNodeThatLeftIsNotStartedAgain(t *testing.T) {
 		_, out, _ := execute(t, "members", "--cluster-addr", c.Nodes[0].ClusterAddr())
 		return nodetest.ErrorIf(private == "" || !regexp.MustCompile(`(?m)^fourth-\S+ +voter`).MatchString(out), "%s", out)
 	})
-	if code, _, stderr := execute(t, "leave", "--cluster-addr", private); code != ExitOK {
-		t.Fatalf("leave: exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := execute(t, "leave", "--cluster-addr", private)
+	must.Equal(t, code, ExitOK, "exit code of leave, with %s", stderr)
 	select {
 	case code := <-ended:
 		said := log.String()

@@ -19,11 +19,9 @@ const systemSettings = "/etc/commons/commons.env"
 // address of its private port. Flags and environment variables override it. `commons
 // serve` does not use it: its service manager passes the settings on.
 type settingsFile struct {
-	path string
-	err  io.Writer
-
-	read   bool
-	values map[string]string
+	path   string
+	err    io.Writer
+	values map[string]string // nil before the file was read
 }
 
 // Validate implements kong.Resolver.
@@ -50,10 +48,10 @@ func (f *settingsFile) Resolve(c *kong.Context, _ *kong.Path, flag *kong.Flag) (
 
 // settings reads the file at its first call. A file that cannot be read has no settings.
 func (f *settingsFile) settings() map[string]string {
-	if f.read {
+	if f.values != nil {
 		return f.values
 	}
-	f.read, f.values = true, map[string]string{}
+	f.values = map[string]string{}
 	data, err := os.ReadFile(f.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(f.err, "commons: the settings of this machine's node are not used: %v\n", err)

@@ -72,7 +72,7 @@ func TestValidate(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	must.Do(t, os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o600))
 	authority := pushtest.NewAuthority(t).File()
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		change func(c *Config)
 		want   []string // a fragment per problem, in order
@@ -146,8 +146,7 @@ func TestValidate(t *testing.T) {
 		{"redirect", func(c *Config) { c.HTTPRedirect, c.PublicURL = true, "https://commons.example" }, nil},
 		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
 		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := defaults(t)
 			c.NodeID = "n1"
@@ -160,9 +159,7 @@ func TestValidate(t *testing.T) {
 				}
 				got = ce.Problems
 			}
-			if len(got) != len(tt.want) {
-				t.Fatalf("problems:\n%s\nwant %d", strings.Join(got, "\n"), len(tt.want))
-			}
+			must.Equal(t, len(got), len(tt.want), "number of the problems\n%s\n", strings.Join(got, "\n"))
 			for i := range got {
 				check.Contains(t, got[i], tt.want[i], "problem")
 			}

@@ -22,28 +22,22 @@ import (
 )
 
 // Error lists all problems of a Config. Each names the flag and a remedy.
-type Error struct {
-	Problems []string
-}
+type Error struct{ Problems []string }
 
-func (e *Error) Error() string {
-	if len(e.Problems) == 1 {
-		return "configuration: " + e.Problems[0]
+func (v *Error) Error() string {
+	if len(v.Problems) == 1 {
+		return "configuration: " + v.Problems[0]
 	}
-	return fmt.Sprintf("configuration: %d problems:\n  - %s", len(e.Problems), strings.Join(e.Problems, "\n  - "))
+	return fmt.Sprintf("configuration: %d problems:\n  - %s", len(v.Problems), strings.Join(v.Problems, "\n  - "))
 }
 
-type validation struct {
-	problems []string
-}
-
-func (v *validation) addf(format string, args ...any) {
-	v.problems = append(v.problems, fmt.Sprintf(format, args...))
+func (v *Error) addf(format string, args ...any) {
+	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
 }
 
 // Validate returns nil, or a *Error with all problems.
 func (c Config) Validate() error {
-	var v validation
+	v := &Error{}
 	v.identity(c)
 	addrs := v.addresses(c)
 	v.loopback(c, addrs)
@@ -60,13 +54,13 @@ func (c Config) Validate() error {
 	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}
-	if len(v.problems) > 0 {
-		return &Error{Problems: v.problems}
+	if len(v.Problems) > 0 {
+		return v
 	}
 	return nil
 }
 
-func (v *validation) identity(c Config) {
+func (v *Error) identity(c Config) {
 	name, err := c.NodeID, error(nil)
 	if name == "" {
 		name, err = os.Hostname()
@@ -96,7 +90,7 @@ type address struct {
 }
 
 // addresses checks the addresses one by one and returns those that can be read.
-func (v *validation) addresses(c Config) []address {
+func (v *Error) addresses(c Config) []address {
 	var good []address
 	taken := map[string]string{}
 	list := []address{
@@ -131,7 +125,7 @@ func (v *validation) addresses(c Config) []address {
 	return good
 }
 
-func (v *validation) advertise(a address) bool {
+func (v *Error) advertise(a address) bool {
 	host, port, err := splitAddr(a.advertise)
 	switch {
 	case err != nil:
@@ -147,7 +141,7 @@ func (v *validation) advertise(a address) bool {
 }
 
 // tls checks the pair of HTTPS, and where plain HTTP is sent.
-func (v *validation) tls(c Config) {
+func (v *Error) tls(c Config) {
 	switch {
 	case c.TLSCert == "" && c.TLSKey != "":
 		v.addf("--tls-cert: --tls-key %s has no certificate; give both, or neither for plain HTTP", c.TLSKey)
@@ -164,7 +158,7 @@ func (v *validation) tls(c Config) {
 }
 
 // loopback checks what is allowed on loopback addresses only.
-func (v *validation) loopback(c Config, addrs []address) {
+func (v *Error) loopback(c Config, addrs []address) {
 	var open []string // flags with an address that is not loopback
 	for _, a := range addrs {
 		for _, f := range []struct{ suffix, value string }{{"addr", a.bind}, {"advertise", a.advertise}} {
@@ -188,7 +182,7 @@ func (v *validation) loopback(c Config, addrs []address) {
 	}
 }
 
-func (v *validation) membership(c Config) {
+func (v *Error) membership(c Config) {
 	if c.NonVoter && len(c.Join) == 0 {
 		v.addf("--non-voter: a node without a vote is nothing without others; give their gossip addresses with --join")
 	}
@@ -220,7 +214,7 @@ const (
 	addressProofOff = "off"
 )
 
-func (v *validation) service(c Config) {
+func (v *Error) service(c Config) {
 	if c.WriteRate < 0 {
 		v.addf("--write-rate: %d is negative; give writes a minute, or 0 for no limit", c.WriteRate)
 	}
@@ -259,13 +253,13 @@ func (v *validation) service(c Config) {
 	v.networks("--metrics-from", c.MetricsFrom)
 }
 
-func (v *validation) oneOf(flag, value string, known ...string) {
+func (v *Error) oneOf(flag, value string, known ...string) {
 	if last := len(known) - 1; !slices.Contains(known, value) {
 		v.addf("--%s: %q is unknown; use %s or %s", flag, value, strings.Join(known[:last], ", "), known[last])
 	}
 }
 
-func (v *validation) networks(flag string, list []string) {
+func (v *Error) networks(flag string, list []string) {
 	for _, s := range list {
 		if _, err := parseNetwork(s); err != nil {
 			v.addf("%s: %q is neither a network such as 10.0.0.0/8 nor an address", flag, s)
@@ -274,7 +268,7 @@ func (v *validation) networks(flag string, list []string) {
 }
 
 // ranges checks the numbers and times that have bounds.
-func (v *validation) ranges(c Config) {
+func (v *Error) ranges(c Config) {
 	checkRange(v, "bootstrap-expect", c.BootstrapExpect, 1, maxBootstrapExpect, "the number of first voters, %v to %v, usually 1, 3 or 5")
 	if c.DeadServerThreshold != 0 {
 		checkRange(v, "dead-server-threshold", c.DeadServerThreshold, minDeadServerThreshold, maxDeadServerThreshold, "%v to %v, or 0 to keep dead servers")
@@ -290,7 +284,7 @@ func (v *validation) ranges(c Config) {
 }
 
 // checkRange checks that a value is between two others. give is the format of the remedy.
-func checkRange[T cmp.Ordered](v *validation, flag string, value, least, most T, give string) {
+func checkRange[T cmp.Ordered](v *Error, flag string, value, least, most T, give string) {
 	if value < least || value > most {
 		v.addf("--%s: %v is out of range; give %s", flag, value, fmt.Sprintf(give, least, most))
 	}

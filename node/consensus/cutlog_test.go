@@ -46,9 +46,7 @@ func aloneRaftOn(t *testing.T, dir string, around func(string, func() error) err
 	hooks.Founded, hooks.Restored = func(string) bool { return false }, func() {}
 	hooks.Covered = func() uint64 {
 		index, _, err := machine.Covers()
-		if err != nil {
-			t.Error(err)
-		}
+		check.Err(t, err, nil, "read what the state covers")
 		return index
 	}
 	r := must.Get(Start(Config{

@@ -125,9 +125,7 @@ func (f *follower) send(n *notices, req raft.AppendEntriesRequest) bool {
 	req.RPCHeader = raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("l"), Addr: []byte("l")}
 	var resp raft.AppendEntriesResponse
 	n.sent("f", f.address, &req)
-	if err := f.from.AppendEntries("f", f.address, &req, &resp); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, f.from.AppendEntries("f", f.address, &req, &resp))
 	n.answered("f", &req, &resp)
 	return resp.Success
 }
@@ -147,13 +145,9 @@ func (f *follower) notices() (*notices, <-chan raft.AppendEntriesResponse) {
 func TestNoticeSparesADivergentTail(t *testing.T) {
 	f := newFollower(t, 1, entries(1, 1, 2, 3, 4, 5)) // 4 and 5 are not the leader's
 	n, answers := f.notices()
-	if !f.send(n, raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 3, PrevLogTerm: 1}) {
-		t.Fatal("the follower does not match up to 3")
-	}
+	must.Equal(t, f.send(n, raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 3, PrevLogTerm: 1}), true, "it matches")
 	n.committed(5, 2) // with another follower's help
-	if !(<-answers).Success {
-		t.Fatal("the notice was rejected")
-	}
+	must.Equal(t, (<-answers).Success, true, "the notice is accepted")
 	wait(t, "the notice commits nothing", func() bool { return f.machine.has(3) })
 	if f.raft.CommitIndex() != 3 || f.machine.has(4) {
 		t.Fatalf("committed up to %d, and applied %v: entries of another leader", f.raft.CommitIndex(), f.machine.applied)
@@ -175,9 +169,7 @@ func TestNoticeOfAnOldTerm(t *testing.T) {
 	}
 	n.committed(5, 3) // the 5 of the next leader, which replaced this node's own
 	n.committed(4, 2) // and one of its own that stayed
-	if !(<-answers).Success {
-		t.Fatal("the notice was rejected")
-	}
+	must.Equal(t, (<-answers).Success, true, "the notice is accepted")
 	must.Equal(t, f.raft.CommitIndex(), 4, "committed up to")
 	// The follower hears of the next leader. Late notices have no effect.
 	if !f.send(&notices{}, raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 4, PrevLogTerm: 2, Entries: entries(3, 5)}) {

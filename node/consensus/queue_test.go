@@ -65,6 +65,21 @@ func TestApplyWaitsForTheLog(t *testing.T) {
 	}
 }
 
+// TestReplayIsWatchedInParts: many log entries at once are not one write for the watchdog.
+func TestReplayIsWatchedInParts(t *testing.T) {
+	var machine testMachine
+	hooks, writes := quietHooks(), 0
+	hooks.Around = func(_ string, do func() error) error { writes++; return do() }
+	many := entries(2, 1)
+	for index := uint64(2); index <= 64; index++ {
+		many = append(many, entries(2, index)...)
+	}
+	answers := observedFSM{&machine, hooks, &notices{term: 2}, &testQueue{unwritten: 100}}.ApplyBatch(many)
+	check.Equal(t, len(answers), 64, "answers")
+	check.Equal(t, writes, 8, "writes")
+	check.Equal(t, machine.has(1) && machine.has(64), true, "all are applied")
+}
+
 // keptPipeline keeps the requests that it is given.
 type keptPipeline struct {
 	raft.AppendPipeline
@@ -243,8 +258,7 @@ func (n *queueNode) hold() (release func()) {
 // last returns the index of the newest entry in the file of the log.
 func (n *queueNode) last(t *testing.T) uint64 {
 	t.Helper()
-	last := must.Get(n.log.LastIndex())(t)
-	return last
+	return must.Get(n.log.LastIndex())(t)
 }
 
 // newNode returns a node that does not run yet, with an empty log at the address of a

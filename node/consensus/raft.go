@@ -224,6 +224,10 @@ func Alone(serverID string) raft.Configuration {
 // stateWrite names a write of the state; logstore names its own.
 const stateWrite = "a write of the state"
 
+// watchedEntries is how many log entries are applied in one write, which must not look like a disk that
+// hangs: each may hide and sweep hundreds of entries, and a node that replays its log has them all at once.
+const watchedEntries = 8
+
 // observedFSM is the state machine with its hooks, and the notices of applied entries.
 // Commands in an installed snapshot are not observed one by one.
 type observedFSM struct {
@@ -243,10 +247,12 @@ func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
 		runtime.Goexit()
 	}
 	f.notices.committed(newest.Index, newest.Term)
-	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected
-		answers = f.BatchingFSM.ApplyBatch(entries)
-		return nil
-	})
+	for part := range slices.Chunk(entries, watchedEntries) {
+		_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected
+			answers = append(answers, f.BatchingFSM.ApplyBatch(part)...)
+			return nil
+		})
+	}
 	return answers
 }
 
@@ -367,11 +373,6 @@ type raftLog struct {
 	discard func() // rejects the messages that wait to be taken in
 }
 
-var (
-	_ raft.LogStore    = raftLog{}
-	_ raft.StableStore = raftLog{}
-)
-
 func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // StoreLogs stores entries. Those that this node appends as the leader come without a
@@ -484,9 +485,9 @@ func foundedAs(entry *raft.Log) string {
 
 // FoundedBy returns the id of the cluster that a log begins with, or "".
 func FoundedBy(log *logstore.Store) (string, error) {
-	first, err := log.FirstIndex()
-	if err != nil || first != 1 {
-		return "", err
+	first, _ := log.Bounds()
+	if first != 1 {
+		return "", nil
 	}
 	var entry raft.Log
 	if err := log.GetLog(first, &entry); err != nil {

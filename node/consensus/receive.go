@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/hashicorp/raft"
 )
@@ -68,12 +69,12 @@ func (t *transport) forward() {
 			}
 			rpc = t.unlessCovered(rpc, req.LastLogIndex)
 		case *raft.RequestPreVoteRequest:
-			if t.isNonvoter(req.ID) && t.leaderless() && req.Term >= t.terms.current.Load() {
+			if !t.isVoter(req.ID) && t.leaderless() && req.Term >= t.terms.current.Load() && !t.isAhead(req.LastLogTerm, req.LastLogIndex) {
 				rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: req.RPCHeader, Term: req.Term, Granted: true}, nil)
 				continue
 			}
 		case *raft.RequestVoteRequest:
-			if t.isNonvoter(req.ID) {
+			if !t.isVoter(req.ID) {
 				req.ID = nil // Raft checks the candidate's log only
 			}
 		}
@@ -81,15 +82,24 @@ func (t *transport) forward() {
 	}
 }
 
-// isNonvoter reports whether a candidate is a nonvoter in the newest configuration of this
-// server. Raft rejects such a candidate. But the candidate has got its vote in an entry
-// that this server lacks, and without this server's vote there may be no leader who sends
-// it: an election must not depend on the configuration of those who vote.
-func (t *transport) isNonvoter(candidate []byte) bool {
+// isVoter reports whether a candidate is a voter in the newest configuration of this server. Raft
+// rejects others. But a candidate has got its vote in an entry that this server may lack, and
+// without this server's vote there may be no leader who sends it: an election must not depend on
+// the configuration of those who vote. A removed server that asks lacks the entry that says so: its
+// log is behind that of everybody who has it.
+func (t *transport) isVoter(candidate []byte) bool {
 	r := t.raft.Load()
-	return r != nil && slices.ContainsFunc(r.GetConfiguration().Configuration().Servers, func(s raft.Server) bool {
-		return string(s.ID) == string(candidate) && s.Suffrage == raft.Nonvoter
+	return r == nil || slices.ContainsFunc(r.GetConfiguration().Configuration().Servers, func(s raft.Server) bool {
+		return string(s.ID) == string(candidate) && s.Suffrage == raft.Voter
 	})
+}
+
+// isAhead reports whether this server's log has more than one that ends with an entry of a term.
+func (t *transport) isAhead(term, index uint64) bool {
+	stats := t.raft.Load().Stats()
+	lastTerm, _ := strconv.ParseUint(stats["last_log_term"], 10, 64)
+	lastIndex, _ := strconv.ParseUint(stats["last_log_index"], 10, 64)
+	return lastTerm > term || lastTerm == term && lastIndex > index
 }
 
 func (t *transport) leaderless() bool {
@@ -182,7 +192,6 @@ func (s *snapshotReader) Read(p []byte) (int, error) {
 	return 0, errCovered
 }
 
-// Close ends the transport.
 func (t *transport) Close() error {
 	t.stop()
 	return t.NetworkTransport.Close()

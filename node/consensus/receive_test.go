@@ -45,9 +45,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	newer := make(chan raft.AppendEntriesResponse, 1)
 	go func() {
 		resp, err := n.heartbeat(from, 6)
-		if err != nil {
-			t.Error(err)
-		}
+		check.Err(t, err, nil, "send a heartbeat")
 		newer <- resp
 	}()
 	wait(t, "the heartbeat of a newer term does not wait", func() bool { return runs("handOver") })
@@ -111,9 +109,7 @@ func TestDiscard(t *testing.T) {
 // leader is told that the node has it.
 func TestCoveredSnapshot(t *testing.T) {
 	n, from := newVoter(t)
-	if !n.install(t, from, 5, 10, 5) {
-		t.Fatal("the first snapshot is not installed")
-	}
+	must.Equal(t, n.install(t, from, 5, 10, 5), true, "the first snapshot is installed")
 	four := votersOf(n, "d")
 	if !n.follow(t, from, raft.AppendEntriesRequest{
 		Term: 5, PrevLogEntry: 10, PrevLogTerm: 5, LeaderCommitIndex: 11,
@@ -134,18 +130,16 @@ func TestCoveredSnapshot(t *testing.T) {
 		{"a newer one", 21, 21, votersOf(n).Servers},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if !n.install(t, from, 5, tt.index, 5) {
-				t.Error("the leader is told that the node does not have it")
-			}
+			check.Equal(t, n.install(t, from, 5, tt.index, 5), true, "the leader is told that the node has it")
 			check.Equal(t, n.AppliedIndex(), tt.applied, "Raft has applied entry")
 			check.Diff(t, n.Servers(), tt.servers, "Raft's configuration")
 		})
 	}
 }
 
-// TestACandidateThatIsANonvoterHere: a server has got its vote in an entry that this node
-// lacks. It is elected if its log is not behind, and not while there is a leader.
-func TestACandidateThatIsANonvoterHere(t *testing.T) {
+// TestACandidateThatIsNoVoterHere: the candidate got its vote by an entry that this node lacks. The
+// node votes for it if the candidate's log is not behind, and if there is no leader.
+func TestACandidateThatIsNoVoterHere(t *testing.T) {
 	n, listener := newNode(t)
 	servers := votersOf(n)
 	servers.Servers[2].Suffrage = raft.Nonvoter // c
@@ -156,21 +150,23 @@ func TestACandidateThatIsANonvoterHere(t *testing.T) {
 	n.start(t, wired{listener, &wires{conns: map[net.Conn][2]string{}}}, time.Hour)
 	from := tcpTransport(t)
 	id, address := raft.ServerID(n.id), raft.ServerAddress(n.id)
-	ask := func(candidate string, index uint64) (granted [2]bool) {
+	ask := func(term uint64, candidate string, index uint64) (granted [2]bool) {
 		t.Helper()
 		var before raft.RequestPreVoteResponse
 		var vote raft.RequestVoteResponse
 		must.Do(t, errors.Join(
-			from.RequestPreVote(id, address, &raft.RequestPreVoteRequest{RPCHeader: header(candidate), Term: 7, LastLogIndex: index, LastLogTerm: 5}, &before),
-			from.RequestVote(id, address, &raft.RequestVoteRequest{RPCHeader: header(candidate), Term: 7, LastLogIndex: index, LastLogTerm: 5}, &vote),
+			from.RequestPreVote(id, address, &raft.RequestPreVoteRequest{RPCHeader: header(candidate), Term: term, LastLogIndex: index, LastLogTerm: 5}, &before),
+			from.RequestVote(id, address, &raft.RequestVoteRequest{RPCHeader: header(candidate), Term: term, LastLogIndex: index, LastLogTerm: 5}, &vote),
 		))
 		return [2]bool{before.Granted, vote.Granted}
 	}
-	check.Diff(t, ask("c", 1), [2]bool{true, false}, "answers to a candidate with a shorter log")
-	check.Diff(t, ask("stranger", 3), [2]bool{false, false}, "answers to a server outside of the configuration")
-	check.Diff(t, ask("c", 3), [2]bool{true, true}, "answers to a candidate with a longer log")
-	if resp, err := n.heartbeat(from, 7); err != nil || !resp.Success {
+	for i, candidate := range []string{"c", "unknown"} {
+		term := uint64(7 + i)
+		check.Diff(t, ask(term, candidate, 1), [2]bool{false, false}, "answers to %s with a shorter log", candidate)
+		check.Diff(t, ask(term, candidate, 3), [2]bool{true, true}, "answers to %s with a longer log", candidate)
+	}
+	if resp, err := n.heartbeat(from, 8); err != nil || !resp.Success {
 		t.Fatalf("the leader's heartbeat: %+v, %v", resp, err)
 	}
-	check.Diff(t, ask("c", 4), [2]bool{false, false}, "answers while there is a leader")
+	check.Diff(t, ask(9, "unknown", 4), [2]bool{false, false}, "answers while there is a leader")
 }

@@ -71,9 +71,7 @@ func TestTailBehindASnapshot(t *testing.T) {
 		for _, trailing := range []bool{false, true} {
 			t.Run(fmt.Sprintf("up to %d, trailing %v", last, trailing), func(t *testing.T) {
 				n, from := newTail(t, last, trailing)
-				if !n.install(t, from, 6, 4, 6) {
-					t.Fatal("the snapshot is not installed")
-				}
+				must.Equal(t, n.install(t, from, 6, 4, 6), true, "the snapshot is installed")
 				if newest := n.last(t); newest > 3 {
 					t.Errorf("the log has entries up to %d", newest)
 				}
@@ -152,9 +150,7 @@ func TestLogCutToTheSnapshot(t *testing.T) {
 			check.Equal(t, n.follow(t, from, raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 2, PrevLogTerm: 5, Entries: entries(6, 3, 4, 5)}), false, "other entries than the snapshot's are taken")
 			for i, req := range requests {
 				req.Term = 5
-				if !n.follow(t, from, req) {
-					t.Errorf("request %d is rejected", i)
-				}
+				check.Equal(t, n.follow(t, from, req), true, "request %d is taken", i)
 			}
 			check.Equal(t, n.last(t), 5, "the newest entry")
 		})

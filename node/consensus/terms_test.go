@@ -62,8 +62,7 @@ func (n *queueNode) heartbeat(from *raft.NetworkTransport, term uint64) (raft.Ap
 // storedTerm returns the current term on the node's disk.
 func (n *queueNode) storedTerm(t *testing.T) uint64 {
 	t.Helper()
-	term := must.Get(n.log.GetUint64(KeyCurrentTerm))(t)
-	return term
+	return must.Get(n.log.GetUint64(KeyCurrentTerm))(t)
 }
 
 // TestHeartbeatDuringAVote: a node in term 5 stores its vote in term 7, which takes a
@@ -118,9 +117,7 @@ func TestTermsInMemoryAndOnDisk(t *testing.T) {
 				} else {
 					_, err = n.heartbeat(from, term-rand.Uint64N(2))
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				check.Err(t, err, nil, "send")
 			}
 		})
 	}

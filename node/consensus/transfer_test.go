@@ -123,9 +123,7 @@ func TestTransferToASilentServer(t *testing.T) {
 		time.Sleep(testElection / 2)
 		check.Err(c.T, c.a.Apply([]byte("during"), testPatience).Error(), raft.ErrLeadershipTransferInProgress, "a command")
 		check.Err(c.T, c.a.HandOver(c.c.id), raft.ErrLeadershipTransferInProgress, "another transfer")
-		if <-ended == nil {
-			c.Error("a server leads that is cut off")
-		}
+		check.Fails(<-ended)(c, "lead while cut off")
 		mustApply(c.T, c.a, "after", c.a, c.c)
 	})
 }

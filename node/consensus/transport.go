@@ -56,10 +56,16 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	if isHeartbeat(req) {
 		return t.NetworkTransport.AppendEntries(id, target, req, resp)
 	}
-	t.link(id, target).sent(req)
+	to := t.link(id, target)
+	to.sent(req)
 	err = persist(t.end, func() error {
 		*resp = raft.AppendEntriesResponse{}
-		return t.NetworkTransport.AppendEntries(id, target, req, resp)
+		err := t.NetworkTransport.AppendEntries(id, target, req, resp)
+		if half := len(req.Entries) / 2; err != nil && half > 0 {
+			req.Entries = req.Entries[:half] // over a slow link, all of them may never arrive in time
+			to.sent(req)
+		}
+		return err
 	}, func() bool { return t.wanted(id, req.Term) })
 	if err == nil {
 		t.notices.answered(id, req, resp)

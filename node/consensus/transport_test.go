@@ -69,10 +69,20 @@ func TestPersist(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsAreRecognised(t *testing.T) {
-	if !isHeartbeat(&raft.AppendEntriesRequest{Term: 3}) {
-		t.Error("a heartbeat")
+// TestFailedRequestIsHalved: what was too much for a slow link is sent again in smaller parts.
+func TestFailedRequestIsHalved(t *testing.T) {
+	from := newTransport(noQueue{}, electedIn(3), nothingCovered, tcpTransport(t))
+	defer from.stop()
+	req := &raft.AppendEntriesRequest{RPCHeader: header("a"), Term: 3, PrevLogEntry: 1, PrevLogTerm: 3, Entries: entries(3, 2, 3, 4, 5, 6, 7, 8, 9), LeaderCommitIndex: 9}
+	if err := from.AppendEntries("b", "127.0.0.1:1", req, &raft.AppendEntriesResponse{}); err == nil {
+		t.Fatal("somebody answers")
 	}
+	check.Equal(t, len(req.Entries), 4, "entries")
+	check.Equal(t, req.LeaderCommitIndex, 5, "commit index")
+}
+
+func TestHeartbeatsAreRecognised(t *testing.T) {
+	check.Equal(t, isHeartbeat(&raft.AppendEntriesRequest{Term: 3}), true, "a heartbeat is one")
 	for _, req := range []*raft.AppendEntriesRequest{
 		{Entries: []*raft.Log{{}}}, {PrevLogEntry: 1}, {PrevLogTerm: 1}, {LeaderCommitIndex: 1},
 	} {

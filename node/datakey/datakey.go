@@ -112,8 +112,6 @@ func (k *Keeper) Known() <-chan struct{} { return k.known }
 // IsKnown reports whether the data key is known.
 func (k *Keeper) IsKnown() bool { return k.fingerprints.Load() != nil }
 
-var errNotFounded = errors.New("the log of the cluster does not begin with its first configuration")
-
 // Name writes the cluster's id and a new data key to the log, unless the state holds them.
 func (k *Keeper) Name(ctx context.Context) error {
 	if id, _, _ := k.stored(); id != "" {
@@ -121,12 +119,9 @@ func (k *Keeper) Name(ctx context.Context) error {
 	}
 	id := k.ClusterID()
 	if id == "" {
-		return errNotFounded
+		return errors.New("the log of the cluster does not begin with its first configuration")
 	}
-	sealed, err := k.cfg.Secrets.SealDataKey(cluster.NewDataKey())
-	if err != nil {
-		return fmt.Errorf("sealing the data key: %w", err)
-	}
+	sealed := k.cfg.Secrets.SealDataKey(cluster.NewDataKey())
 	if err := k.cfg.Propose(ctx, &command.Init{ClusterID: id, SealedDataKey: sealed}); err != nil {
 		return err
 	}
@@ -249,10 +244,10 @@ func (k *Keeper) KeepSealed(ctx context.Context) {
 // could not open the key.
 func (k *Keeper) reseal(ctx context.Context) error {
 	_, sealed, _ := k.stored()
-	if len(sealed) == 0 || !k.cfg.Secrets.NeedsReseal(sealed) {
+	inUse := k.cfg.Secrets.KeyIDs()[0]
+	if len(sealed) == 0 || cluster.SealedUnder(sealed) == inUse {
 		return nil
 	}
-	inUse := k.cfg.Secrets.KeyIDs()[0]
 	if err := checkAllHave(k.cfg.Servers(ctx), inUse); err != nil {
 		return err
 	}
@@ -260,10 +255,7 @@ func (k *Keeper) reseal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	anew, err := k.cfg.Secrets.SealDataKey(key)
-	if err != nil {
-		return err
-	}
+	anew := k.cfg.Secrets.SealDataKey(key)
 	if err := k.cfg.Propose(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
 		return err
 	}

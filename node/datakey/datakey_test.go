@@ -13,9 +13,7 @@ func TestFingerprint(t *testing.T) {
 	one, other := newHasher([]byte("one key")), newHasher([]byte("another key"))
 	fp := func(of *hasher, addr string) string { return of.fingerprint(netip.MustParseAddr(addr)) }
 	for range 2 { // a hasher is used again
-		if got, want := fp(one, "192.0.2.1"), "c3ed3c7f93c07cb44587dbfdba56aa7c"; got != want {
-			t.Errorf("fingerprint %s, want %s: it would be that of another sender", got, want)
-		}
+		check.Equal(t, fp(one, "192.0.2.1"), "c3ed3c7f93c07cb44587dbfdba56aa7c", "fingerprint of the same sender")
 	}
 	same := [][2]string{
 		{"192.0.2.1", "::ffff:192.0.2.1"},

@@ -20,9 +20,7 @@ func TestDataKeyWaitsForEveryServerToHaveTheSecret(t *testing.T) {
 		"a stranger without it":      {[]admin.Server{{ID: "d-1", Part: admin.Outside, Report: with("old")}}, []string{"d-1"}},
 	} {
 		err := checkAllHave(append([]admin.Server{has}, test.others...), "new")
-		if (err == nil) != (test.lacking == nil) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.Equal(t, err == nil, test.lacking == nil, "%s: resealed, %v", name, err)
 		for _, id := range test.lacking {
 			check.Contains(t, err.Error(), id, "%s: the error", name)
 		}

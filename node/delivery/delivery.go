@@ -104,19 +104,18 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		opts := prometheus.CounterOpts{Namespace: "commons", Subsystem: "push", Name: name, Help: help}
+		return prometheus.NewCounterVec(opts, labels)
+	}
 	m := &metrics{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "commons", Subsystem: "push", Name: "attempts_total",
-			Help: "Attempts of this node to deliver to receivers, by what came of them.",
-		}, []string{"outcome"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "commons", Subsystem: "push", Name: "deliveries_total",
-			Help: "Deliveries that came to their end while this node led, by status and by the last reason.",
-		}, []string{"status", "reason"}),
-		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "commons", Subsystem: "push", Name: "verifications_total",
-			Help: "Checks of receivers by this node, by what came of them.",
-		}, []string{"outcome"}),
+		attempts: counter("attempts_total",
+			"Attempts of this node to deliver to receivers, by what came of them.", "outcome"),
+		ended: counter("deliveries_total",
+			"Deliveries that came to their end while this node led, by status and by the last reason.",
+			"status", "reason"),
+		verifications: counter("verifications_total",
+			"Checks of receivers by this node, by what came of them.", "outcome"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "commons", Subsystem: "push", Name: "attempt_seconds",
 			Help:    "How long receivers took.",
@@ -147,16 +146,13 @@ func outcomeText(r push.Reason) string { return cmp.Or(string(r), outcomePassed)
 // Ended counts and logs deliveries that have ended, on the node that leads. Deliveries
 // that are dropped because an agent removed its notify_url are not logged.
 func (s *Service) Ended(ended []outbox.DeliveryEnd) {
-	if s.cfg.Leading() { // otherwise another node does it, or the log is applied again after a start
-		s.metrics.end(s.cfg.Logger, ended)
+	if !s.cfg.Leading() { // another node does it, or the log is applied again after a start
+		return
 	}
-}
-
-func (m *metrics) end(logger *slog.Logger, ended []outbox.DeliveryEnd) {
 	for i := range ended {
 		e := &ended[i]
-		m.ended.WithLabelValues(e.Status.String(), outcomeOf(push.Reason(e.Reason))).Inc()
-		switch log := logger.With("id", e.ID, "agent", e.AgentKey, "attempts", e.Attempts, "reason", e.Reason); {
+		s.metrics.ended.WithLabelValues(e.Status.String(), outcomeOf(push.Reason(e.Reason))).Inc()
+		switch log := s.cfg.Logger.With("id", e.ID, "agent", e.AgentKey, "attempts", e.Attempts, "reason", e.Reason); {
 		case e.Gone:
 			log.Info("a receiver is gone; its notify_url was removed")
 		case e.Status == outbox.DeliveryFailed:

@@ -40,11 +40,13 @@ func TestEndedDeliveriesAreLogged(t *testing.T) {
 		"removed": {outbox.DeliveryEnd{Status: outbox.DeliveryDropped, Reason: outbox.ReasonHookGone}, outbox.ReasonHookGone, ""},
 	} {
 		var out bytes.Buffer
-		m := newMetrics()
+		s := &Service{metrics: newMetrics(), cfg: Config{
+			Logger: slog.New(slog.NewTextHandler(&out, nil)), Leading: func() bool { return true },
+		}}
 		tt.end.ID, tt.end.AgentKey = "w1-2-3", "ada"
-		m.end(slog.New(slog.NewTextHandler(&out, nil)), []outbox.DeliveryEnd{tt.end})
+		s.Ended([]outbox.DeliveryEnd{tt.end})
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(m.ended)
+		registry.MustRegister(s.metrics.ended)
 		families, err := registry.Gather()
 		if err != nil || len(families) != 1 {
 			t.Fatalf("%s: %v, %v", name, families, err)

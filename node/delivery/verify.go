@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,8 +46,6 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string { return "the receiver " + e.Reason }
-
-var errNotLeading = errors.New("this node does not lead") // the answer of a node that is not the leader
 
 // Verify lets the leader verify a receiver for an agent. sender is the fingerprint of the
 // client. The error is a *FailedError, a *command.RateLimited or a *command.Unavailable.
@@ -109,7 +108,7 @@ func (s *Service) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyA
 // verifyHere verifies the receiver, if this node leads.
 func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
 	if s.cfg.LeaderID() != s.cfg.ServerID {
-		return verifyAnswer{}, errNotLeading
+		return verifyAnswer{}, errors.New("this node does not lead")
 	}
 	select {
 	case s.verifying <- struct{}{}:
@@ -203,10 +202,7 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 func (s *Service) lookUpOwnNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
 	defer cancel()
-	resolver := s.cfg.Push.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
+	resolver := cmp.Or(s.cfg.Push.Resolver, net.DefaultResolver)
 	before := s.ownNames.Load()
 	var mu sync.Mutex
 	found := make(map[string][]netip.Addr)

@@ -158,10 +158,7 @@ func (d *attempts) release(agentKey string, took time.Duration) {
 		d.slow[agentKey] = true
 	}
 	d.mu.Unlock()
-	select {
-	case d.freed <- struct{}{}:
-	default:
-	}
+	loop.Wake(d.freed)
 }
 
 // drop undoes pick without an attempt.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,10 +69,13 @@ func (o Options) members() []member {
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
+// builtByRun matches programs of `go run`: one that it deletes, and a later one in the build cache.
+var builtByRun = regexp.MustCompile(`go-build|/[0-9a-f]{64}-d/`)
+
 // operator returns the command that shows the cluster to its operator.
 func (o Options) operator(m member, secret string) string {
 	program := o.Binary
-	if strings.Contains(program, "go-build") { // made by `go run`, which deletes it
+	if builtByRun.MatchString(program) {
 		program = "go run ."
 	}
 	return fmt.Sprintf("%s status --cluster-addr %s --secret-file %s", program, m.cluster, secret)

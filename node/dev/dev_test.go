@@ -175,8 +175,7 @@ func checkDead(t *testing.T, pids []int) {
 // freePorts returns the first of nodeCount successive ports free for TCP and UDP.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	port := must.Get(freeport.Take(nodeCount))(t)
-	return port
+	return must.Get(freeport.Take(nodeCount))(t)
 }
 
 func TestClusterComesUpAndStops(t *testing.T) {
@@ -379,7 +378,16 @@ func TestClusterIsReadyWithThreeVotes(t *testing.T) {
 	}
 	states[2].Voter = true
 	w.compare(states)
-	if shown := out.String(); !strings.Contains(shown, "The cluster is ready") {
-		t.Errorf("with three votes, the terminal shows:\n%s", shown)
+	check.Contains(t, out.String(), "The cluster is ready", "the terminal with three votes")
+}
+
+// TestOperatorsCommand: a cluster that `go run` started is looked at by `go run`, also from the build cache.
+func TestOperatorsCommand(t *testing.T) {
+	for binary, want := range map[string]string{
+		"/usr/bin/commons":                               "/usr/bin/commons status",
+		"/tmp/go-build123/b001/exe/commons":              "go run . status",
+		"/cache/a6/" + strings.Repeat("a6", 32) + "-d/x": "go run . status",
+	} {
+		check.Contains(t, Options{Binary: binary}.operator(member{}, "s"), want, "the command of %s", binary)
 	}
 }

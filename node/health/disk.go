@@ -41,12 +41,7 @@ func (d Disk) measured(free, size uint64, keep Reserve) Disk {
 func (h *Health) DiskLow() bool { return h.lastDisk().Low }
 
 // lastDisk returns the last measurement, or zero before the first.
-func (h *Health) lastDisk() (d Disk) {
-	if last := h.disk.Load(); last != nil {
-		d = *last
-	}
-	return d
-}
+func (h *Health) lastDisk() Disk { return *h.disk.Load() }
 
 // watchDisk watches the free space of this node's disk and of the other voters' disks.
 func (h *Health) watchDisk(ctx context.Context) {

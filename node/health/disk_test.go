@@ -18,9 +18,7 @@ func TestParseReserve(t *testing.T) {
 		check.Equal(t, must.Get(ParseReserve(text))(t).of(disk), want, "the reserve %q", text)
 	}
 	for _, text := range []string{"5", "MiB", "-1MiB", "1.5GiB", "99%", "%", "5 GiB", "99999999999999MiB"} {
-		if r, err := ParseReserve(text); err == nil {
-			t.Errorf("%q is taken as %+v", text, r)
-		}
+		check.Fails(ParseReserve(text))(t, "parse %q", text)
 	}
 }
 
@@ -33,9 +31,8 @@ func TestLowDiskStaysLow(t *testing.T) {
 		free uint64
 		low  bool
 	}{{2000 * mib, false}, {800 * mib, false}, {799 * mib, true}, {801 * mib, true}, {899 * mib, true}, {900 * mib, false}, {801 * mib, false}, {0, true}} {
-		if d = d.measured(step.free, 10000*mib, Reserve{bytes: 800 * mib}); d.Low != step.low {
-			t.Errorf("step %d: low %v with %s free", i, d.Low, admin.BytesText(step.free))
-		}
+		d = d.measured(step.free, 10000*mib, Reserve{bytes: 800 * mib})
+		check.Equal(t, d.Low, step.low, "step %d: low with %s free", i, admin.BytesText(step.free))
 	}
 }
 

@@ -69,7 +69,7 @@ type Health struct {
 	wasReady       atomic.Bool
 	behind         atomic.Pointer[mark]                // the last index of the leader that this node had not applied
 	logFailure     atomic.Pointer[error]               // the reason why the log cannot be written, or nil
-	disk           atomic.Pointer[Disk]                // nil before the first measurement
+	disk           atomic.Pointer[Disk]                // zero before the first measurement
 	diskFull       atomic.Pointer[command.Unavailable] // the reason why writes are rejected, or nil
 	slowness       slowness
 
@@ -102,10 +102,16 @@ func New(cfg Config) *Health {
 	if cfg.LogDropped == nil {
 		cfg.LogDropped = func() uint64 { return 0 }
 	}
-	return &Health{
+	if cfg.Around == nil {
+		cfg.Around = func(_ string, do func() error) error { return do() }
+	}
+	h := &Health{
 		cfg: cfg, slowness: slowness{slowWrite: cfg.SlowWrite}, watchdog: newWatchdog(), rejectedWrites: newRejectedWrites(),
 		syncs: newRecent(), writes: newRecent(), reads: newRecent(), stalls: newRecent(), pastWrites: newHistory(), pastReads: newHistory(),
 	}
+	h.behind.Store(&mark{})
+	h.disk.Store(&Disk{})
+	return h
 }
 
 // Connect sets the parts to look at. It is called once, before Run.
@@ -143,7 +149,7 @@ type write struct {
 func newWatchdog() *watchdog { return &watchdog{under: map[uint64]write{}} }
 
 // watch runs a write that the watchdog monitors. Its name is for errors.
-func (w *watchdog) watch(name string, do func()) {
+func (w *watchdog) watch(name string, do func() error) error {
 	w.mu.Lock()
 	w.next++
 	id := w.next
@@ -154,7 +160,7 @@ func (w *watchdog) watch(name string, do func()) {
 		defer w.mu.Unlock()
 		delete(w.under, id)
 	}()
-	do()
+	return do()
 }
 
 // hanging counts a tick and returns the name of a hanging write, or "".
@@ -181,13 +187,6 @@ func (h *Health) watchWrites(ctx context.Context) {
 }
 
 // Watch runs a write of this node.
-func (h *Health) Watch(what string, do func() error) (err error) {
-	h.watchdog.watch(what, func() {
-		if around := h.cfg.Around; around != nil {
-			err = around(what, do)
-		} else {
-			err = do()
-		}
-	})
-	return err
+func (h *Health) Watch(what string, do func() error) error {
+	return h.watchdog.watch(what, func() error { return h.cfg.Around(what, do) })
 }

@@ -51,7 +51,7 @@ func (h *Health) Checks() []Check {
 	member := h.memberCheck()
 	caughtUp := Check{
 		Name: "caught-up", OK: h.caughtUp.Load() && applied+maxReadyLag >= commit,
-		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit, h.wanted())),
+		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit, h.behind.Load().index)),
 	}
 	if lag := h.lag(); lag > maxLag {
 		caughtUp.Detail += fmt.Sprintf(", behind the leader for %v", lag.Round(time.Second))
@@ -174,15 +174,8 @@ func (h *Health) watchLag(ctx context.Context) {
 
 // lag returns for how long this node has lagged behind the leader.
 func (h *Health) lag() time.Duration {
-	if m := h.behind.Load(); m != nil && h.src.Machine.Applied() < m.index {
+	if m := h.behind.Load(); h.src.Machine.Applied() < m.index {
 		return time.Since(m.since)
-	}
-	return 0
-}
-
-func (h *Health) wanted() uint64 {
-	if m := h.behind.Load(); m != nil {
-		return m.index
 	}
 	return 0
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/node/admin"
@@ -29,9 +27,8 @@ func TestRecentForgets(t *testing.T) {
 	}
 	// A part that replaces an old one begins anew.
 	r.add(61*time.Second, time.Millisecond)
-	if got, want := r.timing(62*time.Second), (admin.Timing{Count: 2, MeanMillis: 1.5, MostMillis: 2}); got != want {
-		t.Errorf("a part that is used again: %+v, want %+v", got, want)
-	}
+	want := admin.Timing{Count: 2, MeanMillis: 1.5, MostMillis: 2}
+	check.Equal(t, r.timing(62*time.Second), want, "a part that is used again")
 }
 
 func TestRejectionsByCode(t *testing.T) {
@@ -43,10 +40,7 @@ func TestRejectionsByCode(t *testing.T) {
 	r.add(30*time.Second, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many"})
 	r.add(time.Second, &command.Unavailable{Code: command.CodeDiskFull, Reason: "full"})
 	want := []admin.Rejected{{Code: "disk_full", Count: 1, Reason: "full"}, {Code: "not_enqueued", Count: 2, Reason: "too many"}}
-	if diff := cmp.Diff(want, r.list(30*time.Second)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]admin.Rejected{{Code: "not_enqueued", Count: 1, Reason: "too many"}}, r.list(80*time.Second)); diff != "" {
-		t.Error(diff)
-	}
+	check.Diff(t, r.list(30*time.Second), want, "list")
+	later := []admin.Rejected{{Code: "not_enqueued", Count: 1, Reason: "too many"}}
+	check.Diff(t, r.list(80*time.Second), later, "list when most are old")
 }

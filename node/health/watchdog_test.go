@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 func TestWatchdogCountsItsOwnTicks(t *testing.T) {
@@ -15,11 +16,12 @@ func TestWatchdogCountsItsOwnTicks(t *testing.T) {
 		return what
 	}
 	check.Equal(t, ticks(3*watchdogTicks), "", "hanging without a write")
-	w.watch("outer", func() {
+	must.Do(t, w.watch("outer", func() error {
 		check.Equal(t, ticks(watchdogTicks), "", "hanging after %d ticks", watchdogTicks)
-		w.watch("inner", func() {
+		return w.watch("inner", func() error {
 			check.Equal(t, ticks(1), "outer", "hanging")
+			return nil
 		})
-	})
+	}))
 	check.Equal(t, ticks(3*watchdogTicks), "", "hanging, though it came back")
 }

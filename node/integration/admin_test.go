@@ -29,8 +29,7 @@ func operate[Answer any](c *testCluster, i int, path string, request any) (Answe
 // mustOperate is operate for a call that has to succeed.
 func mustOperate[Answer any](c *testCluster, i int, path string, request any) Answer {
 	c.t.Helper()
-	answer := must.Get(operate[Answer](c, i, path, request))(c.t)
-	return answer
+	return must.Get(operate[Answer](c, i, path, request))(c.t)
 }
 
 // operateFor is operate for as long as a context lasts.
@@ -62,9 +61,7 @@ func rejected(t *testing.T, err error, status int, text string) {
 }
 
 func TestOperatorsSeeTheCluster(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		leader := c.WaitLeader()
 		id := c.MustPublish(leader, nodetest.Post{Body: "seen by operators"}).Entry.ID
@@ -105,9 +102,7 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 }
 
 func TestDigestsAreComparedAtOneIndex(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		load := c.StartLoad(3, 0, 1, 2)
 		defer load.Stop()
 		for range 5 {
@@ -122,9 +117,7 @@ func TestDigestsAreComparedAtOneIndex(t *testing.T) {
 // TestDigestSeesRowsThatDiffer: two nodes with the same log whose states differ in
 // a row are found out.
 func TestDigestSeesRowsThatDiffer(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		victim := c.Follower()
 		c.MustPublish(victim, nodetest.Post{Body: "What everybody has read."})
 		c.WaitConverged()
@@ -189,9 +182,7 @@ func (c *testCluster) transfer(asked int, serverID string) (answer admin.ServerR
 }
 
 func TestServersLeaveAndAreRemoved(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 4)
+	virtual(t, 4, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		leader := c.WaitLeader()
 		follower := c.Follower()
@@ -254,9 +245,7 @@ func (c *testCluster) checkEvents(at int, removed ...string) {
 		}
 	}
 	for _, id := range removed {
-		if found[id] != 1 {
-			c.t.Errorf("%s was removed %d times: %+v", id, found[id], all.Events)
-		}
+		check.Equal(c.t, found[id], 1, "removals of %s in %+v", id, all.Events)
 	}
 	if found[state.ActionForm] != 1 || found[state.ActionLead] < 2 || all.More {
 		c.t.Errorf("%+v", all)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
-	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // agentAnswer is the answer to a write of a profile.
@@ -26,9 +25,7 @@ type agentAnswer struct {
 // TestKeysHoldOnEveryNode registers at a follower, changes the profile everywhere
 // and after a change of leader, and finds the key on no node's disk.
 func TestKeysHoldOnEveryNode(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		post := func(i, want int, body map[string]string) (a agentAnswer) {
 			t.Helper()
 			status := must.Get(c.Nodes[i].PostJSON("/api/agents", body, &a))(t)
@@ -58,9 +55,8 @@ func TestKeysHoldOnEveryNode(t *testing.T) {
 		for _, i := range survivors {
 			post(i, http.StatusForbidden, map[string]string{"id": "ada", "note": "Taken over."})
 			check.Equal(t, post(i, http.StatusCreated, registered).EditKey, "", "the key of a repeat at node %d, after the first was used", i)
-			if a := post(i, http.StatusCreated, map[string]string{"id": "ADA", "note": "After the leader.", "edit_key": key}); a.Agent.ID != "Ada" {
-				t.Errorf("node %d: %+v", i, a)
-			}
+			a := post(i, http.StatusCreated, map[string]string{"id": "ADA", "note": "After the leader.", "edit_key": key})
+			check.Equal(t, a.Agent.ID, "Ada", "the name at node %d", i)
 		}
 		c.Start(leader)
 		c.WaitConverged()

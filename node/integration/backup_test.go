@@ -47,9 +47,7 @@ func (c *testCluster) fetch(i int) (file string, report backup.Report) {
 }
 
 func TestBackupBecomesANewCluster(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		old := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, old *testCluster) {
 		old.WaitVoters()
 		first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
 		load := old.StartLoad(2, 0, 1, 2)
@@ -108,9 +106,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 // TestIndexFromBeforeARestore holds that an index which the restored cluster has not reached is
 // rejected by every node, that a client goes on without it, and what it is without a leader.
 func TestIndexFromBeforeARestore(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		old := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, old *testCluster) {
 		file, _ := old.save(0)
 		var lost nodetest.Answer
 		for range 100 {
@@ -186,9 +182,7 @@ func TestRestoredReceivers(t *testing.T) {
 }
 
 func TestOneNodeIsRecovered(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 		c.WaitConverged()
@@ -241,9 +235,7 @@ func TestOneNodeIsRecovered(t *testing.T) {
 // TestRecoveryAsksForTheSecretFirst holds that a recovery with another secret leaves the
 // directory unchanged.
 func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, c *testCluster) {
 		c.WaitReady(0)
 		c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 		c.Kill(0)

@@ -81,12 +81,10 @@ func wantRejection(t *testing.T, err error, status int, code string) {
 
 // TestOneClaimWins sends claims of one job to all nodes at once.
 func TestOneClaimWins(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		id := c.mustJob(0, newJob).ID
-		const agents = 30
+		const agents = 50
 		answers := make(chan error, agents)
 		for i := range agents {
 			go func() {

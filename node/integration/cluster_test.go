@@ -217,10 +217,8 @@ func TestOrderlyEndIsNoError(t *testing.T) {
 
 // TestOneRequestOneEntry sends one request_id to all nodes at once.
 func TestOneRequestOneEntry(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		const rounds = 20
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
+		const rounds = 50
 		for round := range rounds {
 			ids := make(chan string, len(c.Nodes))
 			for i := range c.Nodes {
@@ -228,9 +226,7 @@ func TestOneRequestOneEntry(t *testing.T) {
 					a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
 						Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					check.Err(t, err, nil, "publish at node %d", i)
 					ids <- a.Entry.ID
 				}()
 			}
@@ -249,9 +245,7 @@ func TestOneRequestOneEntry(t *testing.T) {
 // TestRequestIDAfterRestart replays a request_id after everything was restarted.
 func TestRequestIDAfterRestart(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("writes much")
-	}
+	longtest.SkipShort(t, "writes much")
 	nodetest.Virtual(t, func(t *testing.T) {
 		c := newCluster(t, 3, smallLog)
 		p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}

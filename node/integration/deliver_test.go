@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -256,9 +257,7 @@ func TestEventsOfALeaderWithASkewedClock(t *testing.T) {
 // the next one sends it again, under the same id.
 func TestLeaderDiesWhileSending(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits until the attempt of the dead leader counts as lost")
-	}
+	longtest.SkipShort(t, "waits until the attempt of the dead leader counts as lost")
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	c.WaitVoters()

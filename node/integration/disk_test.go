@@ -64,9 +64,7 @@ func TestFullDisks(t *testing.T) {
 			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "too much"})
 			return nodetest.ErrorIf(err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(command.CodeDiskFull), "%+v, %v", a, err)
 		})
-		if _, err := nd.Client().Entry(t.Context(), written.Entry.ID); err != nil {
-			t.Errorf("node %d reads: %v", nd.Index(), err)
-		}
+		check.Err(t, check.Last(nd.Client().Entry(t.Context(), written.Entry.ID)), nil, "read at node %d", nd.Index())
 	}
 	c.WaitReady()
 

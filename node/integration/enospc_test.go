@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/commons-cluster/commons/node/config"
@@ -21,9 +22,7 @@ import (
 // needs the right to mount one.
 func TestFullDiskOfAFollower(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
+	longtest.SkipShort(t, "takes several seconds")
 	mounts := map[string]string{}
 	c := newCluster(t, 3, func(cfg *config.Config) {
 		dir := cfg.DataDir

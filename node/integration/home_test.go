@@ -102,9 +102,7 @@ func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 // TestHomeWaitsOnEveryNode holds that a call that waits on any node is woken by
 // what was written on another one, also while the leader changes.
 func TestHomeWaitsOnEveryNode(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		since := c.MustPublish(0, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
 		c.WaitConverged()
 		for i := range c.Nodes {

@@ -31,6 +31,13 @@ func newCluster(t testing.TB, n int, opts ...nodetest.Option) *testCluster {
 	return &testCluster{nodetest.New(t, n, opts...), t}
 }
 
+// virtual runs a test of n nodes in virtual time, in parallel with other tests.
+func virtual(t *testing.T, n int, test func(t *testing.T, c *testCluster)) {
+	t.Helper()
+	t.Parallel()
+	nodetest.Virtual(t, func(t *testing.T) { test(t, newCluster(t, n)) })
+}
+
 // emptyCluster returns a cluster without nodes.
 func emptyCluster(t testing.TB, opts ...nodetest.Option) *testCluster {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -113,9 +115,7 @@ func (c *testCluster) checkRecovery(victim *nodetest.Node, written nodetest.Answ
 	c.t.Helper()
 	c.WaitReady()
 	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
-	if _, err := victim.Client().Entry(context.Background(), written.Entry.ID); err != nil {
-		c.t.Errorf("it reads what it missed: %v", err)
-	}
+	check.Err(c.t, check.Last(victim.Client().Entry(context.Background(), written.Entry.ID)), nil, "what it missed")
 	c.WaitConverged()
 }
 
@@ -123,9 +123,7 @@ func (c *testCluster) checkRecovery(victim *nodetest.Node, written nodetest.Answ
 // ready after a while, and its reads say how old they are.
 func TestFollowerThatLags(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
+	longtest.SkipShort(t, "takes several seconds")
 	nodetest.Virtual(t, func(t *testing.T) {
 		var w writes
 		c := newCluster(t, 3, w.option)

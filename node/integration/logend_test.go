@@ -44,9 +44,7 @@ func (c *testCluster) checkBack(victim *nodetest.Node, acked ...nodetest.Answer)
 	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
 	c.WaitConverged()
 	for _, a := range acked {
-		if _, err := victim.Client().Entry(context.Background(), a.Entry.ID); err != nil {
-			c.t.Errorf("it does not have %q: %v", a.Entry.Body, err)
-		}
+		check.Err(c.t, check.Last(victim.Client().Entry(context.Background(), a.Entry.ID)), nil, "%q", a.Entry.Body)
 	}
 }
 

@@ -13,9 +13,7 @@ import (
 // a tenth, there is at most one election in an hour, and every write is acknowledged.
 func TestLossyLink(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
+	longtest.SkipShort(t, "takes several seconds")
 	length := time.Duration(longtest.Rounds(3, 60)) * time.Minute
 	nodetest.Virtual(t, func(t *testing.T) {
 		c := newCluster(t, 3)

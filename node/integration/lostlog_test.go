@@ -31,9 +31,7 @@ func (c *testCluster) rejected(i int, reason string) {
 		c.t.Fatalf("node %d: %v, want a lost log: %s", i, err, reason)
 	}
 	for _, advice := range []string{"empty the whole directory", "commons snapshot restore", "commons recover"} {
-		if !strings.Contains(err.Error(), advice) {
-			c.t.Errorf("%v: does not name %q", err, advice)
-		}
+		check.ErrText(c.t, err, advice, "the error")
 	}
 }
 
@@ -85,9 +83,7 @@ func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 // TestLastDiskWithoutItsLog loses the log of a cluster of one: it must not found
 // another over the old state, and the state goes on alone when that is asked for.
 func TestLastDiskWithoutItsLog(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, c *testCluster) {
 		first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 		c.Stop(0)
 		nd := c.Nodes[0]
@@ -126,9 +122,7 @@ func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 // TestLogOfAnotherIsRejected puts logs in place that are not the state's: another
 // server's, one that was made anew, and an older one of its own.
 func TestLogOfAnotherIsRejected(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, c *testCluster) {
 		nd := c.Nodes[0]
 		first := c.MustPublish(0, nodetest.Post{Body: "the first entry"})
 		c.Kill(0)

@@ -37,9 +37,7 @@ func TestSingleNodeGrows(t *testing.T) {
 // TestSecondClusterIsNotFormed: a node that would form a cluster joins the one
 // that is there.
 func TestSecondClusterIsNotFormed(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, c *testCluster) {
 		c.MustPublish(0, nodetest.Post{Body: "alone"})
 		for range 2 {
 			nd := c.Add(3)
@@ -86,9 +84,7 @@ func TestWipedNodeIsReplaced(t *testing.T) {
 // TestNonVoter: a read replica serves and keeps up, and never votes, also when it
 // is started anew.
 func TestNonVoter(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, c *testCluster) {
 		replica := c.Add(1)
 		replica.Config.NonVoter, replica.Config.Join = true, c.GossipAddrs()
 		c.Start(1)
@@ -118,9 +114,7 @@ func TestNonVoter(t *testing.T) {
 // TestRemovedNodeSaysSo: a node whose place was taken while it was away says that
 // it was removed, answers no reads, and leaves the others alone.
 func TestRemovedNodeSaysSo(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		victim := c.Follower()
 		old := c.Nodes[victim]
 		c.Stop(victim)
@@ -148,9 +142,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 // TestLeavesThatRaceKeepAQuorum: of four voters one is dead, and the three others
 // leave at once. Each may, as long as the others stay; only one can.
 func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 4)
+	virtual(t, 4, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		c.Kill(c.Follower())
 		c.WaitLeader()

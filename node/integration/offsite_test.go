@@ -42,9 +42,8 @@ func TestScheduledBackups(t *testing.T) {
 			return nodetest.ErrorIf(run.Verified != run.Saved || run.Doubt != "", "%+v", run)
 		})
 		for i := range 3 {
-			if _, err := os.Stat(filepath.Join(c.Nodes[i].DataDir(), offline.VerifyDir)); err == nil {
-				t.Errorf("node %d has kept what it restored", i)
-			}
+			restored := filepath.Join(c.Nodes[i].DataDir(), offline.VerifyDir)
+			check.Fails(os.Stat(restored))(t, "look for what node %d restored", i)
 		}
 		c.Kill(leader)
 		left := c.Others(leader)

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 func TestMinorityPartition(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for writes to give up")
-	}
+	longtest.SkipShort(t, "waits for writes to give up")
 	nodetest.Virtual(t, func(t *testing.T) {
 		c := newCluster(t, 3, nodetest.Impatient)
 		leader := c.WaitLeader()

@@ -102,9 +102,7 @@ func TestModerationOutlivesTheLeader(t *testing.T) {
 // what the leader has confirmed, and does not answer before. The selections are dry runs:
 // a node carries out an order that it got even if its client has given up since.
 func TestSelectionMissesNothing(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		c := newCluster(t, 3)
+	virtual(t, 3, func(t *testing.T, c *testCluster) {
 		c.WaitVoters()
 		away := c.Follower()
 		to := (away + 1) % len(c.Nodes)
@@ -127,9 +125,7 @@ func TestSelectionMissesNothing(t *testing.T) {
 			if c.Nodes[away].Run == nil {
 				c.Start(away)
 			}
-			if matched, err := count(time.Second, agent); err == nil {
-				t.Errorf("cut off, the node finds %d entries of %s", matched, agent)
-			}
+			check.Fails(count(time.Second, agent))(t, "count the entries of %s at a node that is cut off", agent)
 			c.Heal()
 			c.Eventually("a selection", func() error {
 				matched, err := count(nodetest.Patience, agent)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
@@ -132,9 +133,9 @@ func TestPurgeLeavesNoBytes(t *testing.T) {
 }
 
 // purges returns which disks still hold what was purged, as a node answers the operator.
-func (c *testCluster) purges(node int) (admin.PurgeReport, error) {
+func (c *testCluster) purges(node int) (op.Purges, error) {
 	c.t.Helper()
-	return operate[admin.PurgeReport](c, node, admin.PathModerate, admin.Moderation{Operation: "listPurges"})
+	return operate[op.Purges](c, node, admin.PathModerate, admin.Moderation{Operation: "listPurges"})
 }
 
 // TestRefusedTextsLeaveTheLog: a reply and a report that are rejected because their target is
@@ -291,9 +292,7 @@ func TestTimeOfPurgeList(t *testing.T) {
 // TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
 // from it, as the list says, and is in no file there.
 func TestRestorePurgesAgain(t *testing.T) {
-	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) {
-		old := newCluster(t, 1)
+	virtual(t, 1, func(t *testing.T, old *testCluster) {
 		ids := old.publishDoomed()
 		file, _ := old.save(0)
 		old.purge(0, ids...)

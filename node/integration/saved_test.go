@@ -155,9 +155,8 @@ func useSaved(t *testing.T, c *testCluster, saved savedState) {
 		t.Errorf("the retracted entry: %+v, %v", retracted, err)
 	}
 	for key, want := range map[string]int{saved.FormerKey: http.StatusForbidden, saved.EditKey: http.StatusCreated} {
-		if a, status := c.register(0, map[string]any{"id": "ada", "note": "They were opened.", "edit_key": key}); status != want {
-			t.Errorf("a change with the key %s: status %d %+v, want %d", key, status, a, want)
-		}
+		a, status := c.register(0, map[string]any{"id": "ada", "note": "They were opened.", "edit_key": key})
+		check.Equal(t, status, want, "status of a change with the key %s, %+v", key, a)
 	}
 }
 

@@ -52,23 +52,17 @@ type Limiter struct {
 type buckets struct{ senders, networks, names *bucket.Table[string] }
 
 func newBuckets(perMinute float64, burst, networks, names int) buckets {
-	times := func(n int) *bucket.Table[string] { return newTable(perMinute*float64(n), burst*n) }
+	times := func(n int) *bucket.Table[string] {
+		return bucket.New[string](rate.Limit(perMinute*float64(n)/60), burst*n, MaxBuckets, sharedBuckets, 1)
+	}
 	return buckets{times(1), times(networks), times(names)}
-}
-
-func newTable(perMinute float64, burst int) *bucket.Table[string] {
-	return bucket.New[string](rate.Limit(perMinute/60), burst, MaxBuckets, sharedBuckets, 1)
 }
 
 // New returns a limiter with the current limits for each sender and for each agent:
 // perMinute writes a minute, and burst at once. If one of the two is 0, it admits every
 // write.
 func New(limits func() (perMinute, burst int), now func() time.Time) *Limiter {
-	refunds := buckets{
-		senders:  newTable(MaxRefunds, MaxRefunds),
-		networks: newTable(MaxRefunds*command.NetworkShare, MaxRefunds*command.NetworkShare),
-	}
-	return &Limiter{limits: limits, now: now, refunds: refunds}
+	return &Limiter{limits: limits, now: now, refunds: newBuckets(MaxRefunds, MaxRefunds, command.NetworkShare, 1)}
 }
 
 // follow replaces the buckets if the limits have changed, and reports whether writes are

@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // clock is a hand-moved clock.
@@ -21,6 +22,16 @@ func always(perMinute, burst int) func() (int, int) {
 	return func() (int, int) { return perMinute, burst }
 }
 
+func sender(fingerprint, agent string) command.Sender {
+	return command.Sender{Fingerprint: fingerprint, AgentKey: agent}
+}
+
+// admits reports whether a limiter admits a write.
+func admits(l *Limiter, from command.Sender, standing command.Standing) bool {
+	ok, _ := l.Admit(from, standing)
+	return ok
+}
+
 // TestLimitsChange holds that changed limits apply to the next write, and that a limit of 0
 // admits all writes.
 func TestLimitsChange(t *testing.T) {
@@ -32,7 +43,7 @@ func TestLimitsChange(t *testing.T) {
 		perMinute, burst = tc.perMinute, tc.burst
 		admitted := 0
 		for range tc.writes {
-			if ok, _ := l.Admit(command.Sender{Fingerprint: "f"}, command.Standing{}); ok {
+			if admits(l, command.Sender{Fingerprint: "f"}, command.Standing{}) {
 				admitted++
 			}
 		}
@@ -43,11 +54,9 @@ func TestLimitsChange(t *testing.T) {
 func TestBurstThenRate(t *testing.T) {
 	c := newClock()
 	l := New(always(30, 10), c.now)
-	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	ada := sender("f1", "ada")
 	for i := range 10 {
-		if ok, _ := l.Admit(ada, command.Standing{}); !ok {
-			t.Fatalf("write %d of the burst was rejected", i+1)
-		}
+		must.Equal(t, admits(l, ada, command.Standing{}), true, "write %d of the burst is admitted", i+1)
 	}
 	ok, wait := l.Admit(ada, command.Standing{})
 	if ok || wait <= 0 || wait > 2*time.Second {
@@ -57,9 +66,7 @@ func TestBurstThenRate(t *testing.T) {
 	if ok, again := l.Admit(ada, command.Standing{}); !ok {
 		t.Fatalf("rejected after the announced wait, for another %v", again)
 	}
-	if ok, _ := l.Admit(ada, command.Standing{}); ok {
-		t.Fatal("two writes were admitted for one token")
-	}
+	must.Equal(t, admits(l, ada, command.Standing{}), false, "a second write for one token is admitted")
 }
 
 // TestAnnouncedWaitIsCharged writes exactly after the announced wait, for which the bucket may lack
@@ -85,8 +92,8 @@ func TestBothKeysLimit(t *testing.T) {
 		from func(i int) command.Sender
 		want int
 	}{
-		{"one agent through many senders", func(i int) command.Sender { return command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"} }, 5 * nameShare},
-		{"one sender with many agents", func(i int) command.Sender { return command.Sender{Fingerprint: "f", AgentKey: fmt.Sprint(i)} }, 5},
+		{"one agent through many senders", func(i int) command.Sender { return sender(fmt.Sprint(i), "ada") }, 5 * nameShare},
+		{"one sender with many agents", func(i int) command.Sender { return sender("f", fmt.Sprint(i)) }, 5},
 		{"one network with many senders", func(i int) command.Sender {
 			return command.Sender{Fingerprint: fmt.Sprint("net", command.NetworkEnd, i)}
 		}, 5 * command.NetworkShare},
@@ -98,7 +105,7 @@ func TestBothKeysLimit(t *testing.T) {
 			l := New(always(1, 5), newClock().now)
 			admitted := 0
 			for i := range writes {
-				if ok, _ := l.Admit(tt.from(i), command.Standing{}); ok {
+				if admits(l, tt.from(i), command.Standing{}) {
 					admitted++
 				}
 			}
@@ -111,15 +118,11 @@ func TestRejectionTakesNothing(t *testing.T) {
 	c := newClock()
 	l := New(always(60, 1), c.now)
 	for i := range nameShare {
-		l.Admit(command.Sender{Fingerprint: fmt.Sprint("other", i), AgentKey: "ada"}, command.Standing{})
+		l.Admit(sender(fmt.Sprint("other", i), "ada"), command.Standing{})
 	}
 	// Ada's bucket is empty; f2 must not pay for her rejected write.
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "ada"}, command.Standing{}); ok {
-		t.Fatal("ada was admitted over her limit")
-	}
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "bob"}, command.Standing{}); !ok {
-		t.Fatal("f2 paid for a write that was rejected")
-	}
+	must.Equal(t, admits(l, sender("f2", "ada"), command.Standing{}), false, "ada is admitted over her limit")
+	must.Equal(t, admits(l, sender("f2", "bob"), command.Standing{}), true, "f2 has paid for no rejected write")
 }
 
 // TestOwnerIsNotDrained holds that the owner of a name's key has exactly its own allowance,
@@ -131,24 +134,14 @@ func TestOwnerIsNotDrained(t *testing.T) {
 	strangers := []command.Standing{{}, {Registered: true, Strength: command.ByAddress}, {Registered: true, WrongKey: true}}
 	for i := range 1000 {
 		for _, standing := range strangers {
-			l.Admit(command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"}, standing)
-			l.Admit(command.Sender{Fingerprint: "owner", AgentKey: "ada"}, standing) // the same address, too
+			l.Admit(sender(fmt.Sprint(i), "ada"), standing)
+			l.Admit(sender("owner", "ada"), standing) // the same address, too
 		}
 	}
-	admitted := 0
-	for range 16 {
-		if ok, _ := l.Admit(command.Sender{Fingerprint: "owner", AgentKey: "ada"}, byKey); ok {
-			admitted++
-		}
-	}
-	check.Equal(t, admitted, 5, "writes by key admitted of 16")
+	check.Equal(t, left(l, sender("owner", "ada"), byKey), 5, "writes by key")
 	// Neither many keys of one sender nor many senders with one key have a larger allowance.
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "owner", AgentKey: "bob"}, byKey); ok {
-		t.Error("a second key gave a sender more")
-	}
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "owner2", AgentKey: "ada"}, byKey); ok {
-		t.Error("a second sender gave a key more")
-	}
+	check.Equal(t, admits(l, sender("owner", "bob"), byKey), false, "a second key gives a sender more")
+	check.Equal(t, admits(l, sender("owner2", "ada"), byKey), false, "a second sender gives a key more")
 }
 
 // TestNeighboursOfEstablishedNames holds that new keys drain neither the network's nor the
@@ -158,16 +151,14 @@ func TestNeighboursOfEstablishedNames(t *testing.T) {
 	byKey := command.Standing{Strength: command.ByKey, Registered: true}
 	in := func(i int) string { return fmt.Sprint("net", command.NetworkEnd, i) }
 	for i := range 100 {
-		l.Admit(command.Sender{Fingerprint: in(i % 10), AgentKey: fmt.Sprint("new", i)}, byKey)
+		l.Admit(sender(in(i%10), fmt.Sprint("new", i)), byKey)
 	}
-	if ok, _ := l.Admit(command.Sender{Fingerprint: in(99), AgentKey: "another"}, byKey); ok {
-		t.Error("a /48 has no bound for new keys")
-	}
+	check.Equal(t, admits(l, sender(in(99), "another"), byKey), false, "a /48 has room for another new key")
 	established := byKey
 	established.Established = true
 	admitted := 0
 	for i := range 100 {
-		if ok, _ := l.Admit(command.Sender{Fingerprint: in(i % 50), AgentKey: fmt.Sprint("old", i%25)}, established); ok {
+		if admits(l, sender(in(i%50), fmt.Sprint("old", i%25)), established) {
 			admitted++
 		}
 	}
@@ -180,17 +171,13 @@ func TestRejectedProofIsTheSendersOwn(t *testing.T) {
 	l := New(always(1, 5), newClock().now)
 	rejected := command.Standing{Registered: true, WrongKey: true}
 	for i := range 1000 {
-		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"}, rejected)
+		l.Admit(sender(fmt.Sprint(i), "ada"), rejected)
 	}
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "f", AgentKey: "ada"}, command.Standing{Registered: true}); !ok {
-		t.Error("wrong keys have used up what the name may write without one")
-	}
+	check.Equal(t, admits(l, sender("f", "ada"), command.Standing{Registered: true}), true, "the name still writes")
 	for range 5 {
-		l.Admit(command.Sender{Fingerprint: "g", AgentKey: "ada"}, rejected)
+		l.Admit(sender("g", "ada"), rejected)
 	}
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "g", AgentKey: "bob"}, command.Standing{}); ok {
-		t.Error("wrong keys cost their sender nothing")
-	}
+	check.Equal(t, admits(l, sender("g", "bob"), command.Standing{}), false, "wrong keys cost their sender nothing")
 }
 
 func TestTablesAreBounded(t *testing.T) {
@@ -199,9 +186,7 @@ func TestTablesAreBounded(t *testing.T) {
 	for i := range MaxBuckets + 100 {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i)}, command.Standing{})
 	}
-	if n := l.other.senders.Len(); n != MaxBuckets {
-		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
-	}
+	must.Equal(t, l.other.senders.Len(), MaxBuckets, "buckets")
 	// A sender without a bucket of its own has a limit, and does not drain those of all others.
 	late := command.Sender{Fingerprint: "late"}
 	l.Admit(late, command.Standing{})
@@ -210,7 +195,7 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	admitted := 0
 	for i := range 100 {
-		if ok, _ := l.Admit(command.Sender{Fingerprint: fmt.Sprint("other", i)}, command.Standing{}); ok {
+		if admits(l, command.Sender{Fingerprint: fmt.Sprint("other", i)}, command.Standing{}) {
 			admitted++
 		}
 	}
@@ -218,26 +203,22 @@ func TestTablesAreBounded(t *testing.T) {
 		t.Errorf("%d of 100 others are admitted", admitted)
 	}
 	c.t = c.t.Add(time.Minute)
-	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}, command.Standing{}); !ok {
-		t.Fatal("a new sender was rejected although every bucket is full again")
-	}
+	must.Equal(t, admits(l, command.Sender{Fingerprint: "new"}, command.Standing{}), true, "a new sender is admitted when every bucket is full again")
 	check.Equal(t, l.other.senders.Len(), 1, "buckets after the sweep")
 }
 
 // left returns how many writes the limiter admits now, and takes them.
 func left(l *Limiter, from command.Sender, standing command.Standing) (n int) {
-	for {
-		if ok, _ := l.Admit(from, standing); !ok {
-			return n
-		}
+	for admits(l, from, standing) {
 		n++
 	}
+	return n
 }
 
 // TestRefunds holds the buckets that refunds refill, and the number of refunds in a minute.
 func TestRefunds(t *testing.T) {
 	const burst = 2 * MaxRefunds
-	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	ada := sender("f1", "ada")
 	byKey := command.Standing{Strength: command.ByKey, Registered: true}
 	established := command.Standing{Strength: command.ByKey, Registered: true, Established: true}
 	for name, standing := range map[string]command.Standing{"without proof": {}, "by key": byKey, "established": established} {
@@ -262,11 +243,11 @@ func TestRefunds(t *testing.T) {
 	t.Run("of the name", func(t *testing.T) {
 		l := New(always(1, burst), newClock().now)
 		for i := range burst {
-			from := command.Sender{Fingerprint: fmt.Sprint(i % 2), AgentKey: "ada"}
+			from := sender(fmt.Sprint(i%2), "ada")
 			l.Admit(from, byKey)
 		}
-		l.Refund(command.Sender{Fingerprint: "0", AgentKey: "ada"}, byKey)
-		check.Equal(t, left(l, command.Sender{Fingerprint: "another", AgentKey: "ada"}, byKey), 1, "writes of the name left")
+		l.Refund(sender("0", "ada"), byKey)
+		check.Equal(t, left(l, sender("another", "ada"), byKey), 1, "writes of the name left")
 	})
 	t.Run("never more than the burst", func(t *testing.T) {
 		l := New(always(1, burst), newClock().now)
@@ -292,8 +273,6 @@ func TestRefunds(t *testing.T) {
 	t.Run("without limits", func(t *testing.T) {
 		l := New(always(0, 0), newClock().now)
 		l.Refund(ada, byKey)
-		if ok, _ := l.Admit(ada, byKey); !ok {
-			t.Error("a write was rejected")
-		}
+		check.Equal(t, admits(l, ada, byKey), true, "a write is admitted")
 	})
 }

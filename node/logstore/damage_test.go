@@ -20,8 +20,7 @@ func write(t *testing.T, path string, logs []*raft.Log) []byte {
 	s := must.Get(Open(Options{Path: path}))(t)
 	mustStore(t, s, logs)
 	must.Do(t, errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()))
-	data := must.Get(os.ReadFile(path))(t)
-	return data
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // Errors that readAll must never return.
@@ -166,14 +165,13 @@ func TestReceivedDamage(t *testing.T) {
 	s := open(t, Options{Fatal: func(err error) { t.Errorf("the node would end: %v", err) }})
 	sender := open(t, Options{})
 	mustStore(t, sender, entries(1, 2, 1, 100))
-	damage := map[string]func(l *raft.Log){
+	for name, f := range map[string]func(l *raft.Log){
 		"data":    func(l *raft.Log) { l.Data = append([]byte{0xff}, l.Data[1:]...) },
 		"term":    func(l *raft.Log) { l.Term++ },
 		"type":    func(l *raft.Log) { l.Type = raft.LogNoop },
 		"sum":     func(l *raft.Log) { l.Extensions = append(bytes.Clone(l.Extensions[:4]), l.Extensions[4]^1) },
 		"version": func(l *raft.Log) { l.Extensions = append([]byte{9}, l.Extensions[1:]...) },
-	}
-	for name, f := range damage {
+	} {
 		var l raft.Log
 		must.Do(t, sender.GetLog(1, &l))
 		f(&l)
@@ -225,7 +223,7 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 }
 
 func TestAlign(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name        string
 		lo, hi      uint64
 		index, term uint64
@@ -240,8 +238,7 @@ func TestAlign(t *testing.T) {
 		{"never committed", 1, 30, 20, 3, [2]uint64{}, false},
 		{"lost entries", 22, 30, 20, 2, [2]uint64{22, 30}, true},
 		{"lost entries, no snapshot", 2, 30, 0, 0, [2]uint64{2, 30}, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t, Options{Snapshot: upTo(tt.lo - 1)})
 			if tt.hi > 0 {

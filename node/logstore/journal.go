@@ -13,7 +13,7 @@ import (
 const (
 	// DefaultJournalBytes is the size that a file of the journal is made with. It is doubled whenever it
 	// was full, up to journalGrowth times that: the larger it is, the fewer are its clearings.
-	// A file that is smaller is taken for damaged: no release may raise this.
+	// A smaller file counts as damaged, so no release may raise this.
 	DefaultJournalBytes = 1 << 20
 	journalGrowth       = 64
 	// zeroBytes are zeroed and synced at a time, so that appends need not wait for all of them.
@@ -71,7 +71,6 @@ func openJournal(log string, id []byte, made bool) (*journal, error) {
 	return j, nil
 }
 
-// close closes the files.
 func (j *journal) close() error {
 	var errs []error
 	for _, f := range j.files {
@@ -235,16 +234,15 @@ func (j *journal) grow(i int, size int64, around func(func() error) error) error
 
 func (j *journal) zero(i int, from, to int64, around func(func() error) error) error {
 	for at := from; at < to; at += zeroBytes {
-		if err := around(func() error { return writeZeros(j.files[i], at, min(at+zeroBytes, to)) }); err != nil {
+		err := around(func() error {
+			if _, err := j.files[i].WriteAt(make([]byte, min(zeroBytes, to-at)), at); err != nil {
+				return err
+			}
+			return datasync(j.files[i])
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writeZeros(f *os.File, from, to int64) error {
-	if _, err := f.WriteAt(make([]byte, to-from), from); err != nil {
-		return err
-	}
-	return datasync(f)
 }

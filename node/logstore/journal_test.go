@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -36,18 +37,22 @@ func killed(t *testing.T, groups int) (path string) {
 	return path
 }
 
-// copyFiles copies the files of a log.
+// copyFiles copies the files of a log as they are at one moment, which a kill would leave: it reads
+// them, while entries may be filed, until two readings agree.
 func copyFiles(from, to string) error {
-	for i, name := range Files(from) {
-		data, err := os.ReadFile(name)
-		if err == nil {
-			err = os.WriteFile(Files(to)[i], data, fileMode)
-		}
-		if err != nil {
-			return err
+	var content, before [3]string
+	var errs [6]error
+	for again := true; again; again = content != before {
+		before = content
+		for i, name := range Files(from) {
+			data, err := os.ReadFile(name)
+			content[i], errs[i] = string(data), err
 		}
 	}
-	return nil
+	for i, name := range Files(to) {
+		errs[3+i] = os.WriteFile(name, []byte(content[i]), fileMode)
+	}
+	return errors.Join(errs[:]...)
 }
 
 // TestJournalAfterKill: what is in the journal alone is in the log after a start, and what was filed
@@ -287,13 +292,16 @@ func (d *cutDisk) around(what string, do func() error) error {
 func contents(log string) (all [][]byte, err error) {
 	for _, name := range Files(log) {
 		data, unread := os.ReadFile(name)
+		if errors.Is(unread, fs.ErrNotExist) { // it is still to be made
+			data, unread = nil, nil
+		}
 		all, err = append(all, data), errors.Join(err, unread)
 	}
 	return all, err
 }
 
-// TestPowerCut turns the power off in any write of the log, of the journal and of bbolt behind it, and
-// starts it from what is left: no entry is lost that was stored, and none returns that was
+// TestPowerCut turns the power off in any write of the log, of the journal and of bbolt behind it, also
+// while it opens, and starts it from what is left: no entry is lost that was stored, and none returns that was
 // replaced.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
@@ -340,16 +348,35 @@ type cutModel struct {
 
 func (m *cutModel) path() string { return filepath.Join(m.dir, fmt.Sprint(m.starts)) }
 
+// start opens the log, again if the power goes off meanwhile.
 func (m *cutModel) start(t *rapid.T) {
-	m.disk = &cutDisk{path: m.path(), rng: m.rng, after: -1}
-	m.s = must.Get(Open(Options{
-		Path: m.path(), Existing: m.starts > 0, JournalBytes: smallJournal, Snapshot: func() uint64 { return m.covered }, Around: m.disk.around,
-	}))(t)
+	for {
+		m.disk = &cutDisk{path: m.path(), rng: m.rng, after: rapid.IntRange(-1, 4).Draw(t, "writes from the start on")}
+		var err error
+		m.s, err = Open(Options{
+			Path: m.path(), Existing: m.starts > 0, JournalBytes: smallJournal, Snapshot: func() uint64 { return m.covered }, Around: m.disk.around,
+		})
+		if err == nil {
+			return
+		}
+		must.Equal(t, m.disk.left != nil, true, "the power went off before %v", err)
+		m.move(t)
+	}
+}
+
+// move has the next start open what is left on the disk.
+func (m *cutModel) move(t *rapid.T) {
+	m.starts++
+	for i, name := range Files(m.path()) {
+		if m.disk.left[i] != nil {
+			must.Do(t, os.WriteFile(name, m.disk.left[i], fileMode))
+		}
+	}
 }
 
 // end returns the index that the next entry has.
 func (m *cutModel) end() uint64 {
-	_, last := m.s.bounds()
+	_, last := m.s.Bounds()
 	return max(last, m.covered) + 1
 }
 
@@ -373,7 +400,7 @@ func (m *cutModel) store(t *rapid.T, lo uint64, queue bool) {
 }
 
 func (m *cutModel) conflict(t *rapid.T) {
-	_, last := m.s.bounds()
+	_, last := m.s.Bounds()
 	if last <= m.covered {
 		return
 	}
@@ -391,7 +418,7 @@ func (m *cutModel) conflict(t *rapid.T) {
 }
 
 func (m *cutModel) compact(t *rapid.T) {
-	first, last := m.s.bounds()
+	first, last := m.s.Bounds()
 	if last == 0 {
 		return
 	}
@@ -407,13 +434,10 @@ func (m *cutModel) check(t *rapid.T) {
 	m.disk.mu.Unlock()
 	if left != nil {
 		_ = m.s.Close()
-		m.starts++
-		for i, name := range Files(m.path()) {
-			must.Do(t, os.WriteFile(name, left[i], fileMode))
-		}
+		m.move(t)
 		m.start(t)
 	}
-	first, last := m.s.bounds()
+	first, last := m.s.Bounds()
 	for i, term := range m.stored {
 		var l raft.Log
 		if err := m.s.GetLog(i, &l); i > m.covered && (err != nil || l.Term != term) {

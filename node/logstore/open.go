@@ -238,7 +238,7 @@ func (s *Store) replay() error {
 		if err != nil {
 			return &CorruptError{Path: s.path, Err: fmt.Errorf("frame %d of its journal: %w", f.sequence, err)}
 		}
-		if _, last := s.bounds(); last != 0 {
+		if _, last := s.Bounds(); last != 0 {
 			if entries[0].Index > last+1 {
 				return &CorruptError{Path: s.path, Err: fmt.Errorf("entry %d of its journal stands after %d", entries[0].Index, last)}
 			}
@@ -286,7 +286,7 @@ func (s *Store) sameTerm(entries []*raft.Log) error {
 // were never committed, and is deleted. Errors: entries between the snapshot and
 // the log are missing; a *CorruptError.
 func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
-	first, last := s.bounds()
+	first, last := s.Bounds()
 	switch {
 	case last == 0:
 		return nil

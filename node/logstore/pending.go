@@ -61,14 +61,6 @@ func (p *pending) drop(n int, bytes int64) {
 	p.entries, p.frames, p.bytes = slices.Delete(p.entries, 0, n), slices.Delete(p.frames, 0, n), p.bytes-bytes
 }
 
-// get returns an entry, or nil.
-func (p *pending) get(index uint64) *raft.Log {
-	if len(p.entries) == 0 || index < p.entries[0].Index || index-p.entries[0].Index >= uint64(len(p.entries)) {
-		return nil
-	}
-	return p.entries[index-p.entries[0].Index]
-}
-
 // Queue takes consecutive entries that this node appends as the leader, to write them in
 // the background, in order, while the followers get them. Until an entry is written, the
 // caller must not count it as stored: not apply it, nor let others commit it (Unwritten,

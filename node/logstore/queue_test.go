@@ -13,22 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 
 	"github.com/hashicorp/raft"
 )
-
-const testPatience = time.Minute
-
-func wait(t testing.TB, what string, reached func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testPatience); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
-		}
-	}
-}
 
 // waits reports whether a goroutine that runs a function waits for the queue.
 func waits(function string) bool {
@@ -114,7 +104,7 @@ func lastOnDisk(s *Store, path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, last := copied.bounds()
+	_, last := copied.Bounds()
 	return last, copied.Close()
 }
 
@@ -169,20 +159,20 @@ func TestQueue(t *testing.T) {
 func TestWaitersAreWoken(t *testing.T) {
 	g, s := gated(t)
 	mustQueue(t, s, entries(4, 4, 2, 20))
-	wait(t, "nothing is written", func() bool { return g.came.Load() == 1 })
+	await.Eventually(t, "something is written", func() bool { return g.came.Load() == 1 })
 	mustQueue(t, s, entries(5, 5, 2, 20))
 	done := make(chan error, 1)
 	go func() { done <- s.WaitWritten(4) }()
-	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+	await.Eventually(t, "somebody waits", func() bool { return waits("WaitWritten") })
 	g.opened <- nil
-	wait(t, "who waits for entry 4 waits for entry 5", func() bool { return len(done) > 0 })
+	await.Eventually(t, "who waits for entry 4 is woken", func() bool { return len(done) > 0 })
 	if err := <-done; err != nil || s.Unwritten() != 5 {
 		t.Errorf("%v, unwritten from %d on", err, s.Unwritten())
 	}
 	go func() { done <- s.WaitWritten(5) }()
-	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+	await.Eventually(t, "somebody waits", func() bool { return waits("WaitWritten") })
 	reason := s.end(&CorruptError{Path: s.path, Err: errors.New("a test")})
-	wait(t, "who waits does not hear of the end", func() bool { return len(done) > 0 })
+	await.Eventually(t, "who waits hears of the end", func() bool { return len(done) > 0 })
 	check.Err(t, <-done, reason, "who waited is told")
 }
 
@@ -203,7 +193,7 @@ func TestNothingOvertakesTheQueue(t *testing.T) {
 			mustQueue(t, s, entries(5, 6, 2, 20))
 			done := make(chan error, 1)
 			go func() { done <- tt.do(s) }()
-			wait(t, "it does not wait for the queue", func() bool { return waits(name) || len(done) > 0 })
+			await.Eventually(t, "it waits for the queue", func() bool { return waits(name) || len(done) > 0 })
 			g.open()
 			if err := <-done; err != nil || len(g.fatals()) > 0 {
 				t.Errorf("it ended with %v, fatal %v", err, g.fatals())
@@ -224,7 +214,9 @@ func TestConflictInTheQueue(t *testing.T) {
 			mustQueue(t, s, entries(4, 6, 2, 20))
 			done := make(chan error, 1)
 			go func() { done <- errors.Join(s.DeleteRange(lo, 6), s.StoreLogs(entries(lo, lo, 3, 20))) }()
-			wait(t, "it does not wait for the queue", func() bool { return waits("DeleteRange") || waits("StoreLogs") || len(done) > 0 })
+			await.Eventually(t, "it waits for the queue", func() bool {
+				return waits("DeleteRange") || waits("StoreLogs") || len(done) > 0
+			})
 			g.open()
 			if err := <-done; err != nil || len(g.fatals()) > 0 {
 				t.Fatalf("%v, fatal %v", err, g.fatals())
@@ -323,7 +315,7 @@ func TestQueuedWriteFails(t *testing.T) {
 		}
 		done := make(chan error, 2)
 		go func() { done <- s.WaitWritten(5) }()
-		wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+		await.Eventually(t, "somebody waits", func() bool { return waits("WaitWritten") })
 		g.opened <- syscall.EIO
 		check.Err(t, <-done, syscall.EIO, "who waited is told")
 		g.open()
@@ -350,7 +342,7 @@ func TestQueuedWriteFails(t *testing.T) {
 // waitDrained waits until the goroutine that writes has ended.
 func waitDrained(t *testing.T, s *Store) {
 	t.Helper()
-	wait(t, "it goes on writing", func() bool {
+	await.Eventually(t, "it has ended to write", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return !s.draining
@@ -376,9 +368,7 @@ func checkQueueEnded(t *testing.T, s *Store, fatal []error, wrote chan time.Dura
 	if len(fatal) != 1 || !strings.Contains(fatal[0].Error(), "start the node again") {
 		t.Errorf("Fatal was called with %v", fatal)
 	}
-	if len(wrote) > 0 {
-		t.Error("the hook was called")
-	}
+	check.Equal(t, len(wrote), 0, "calls of the hook")
 }
 
 // reopen closes a store, and returns where its log ends after the next start.
@@ -394,7 +384,7 @@ func TestCloseWritesTheQueue(t *testing.T) {
 	mustQueue(t, s, entries(4, 6, 2, 20))
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
-	wait(t, "it does not wait for the queue", func() bool { return waits("Close") || len(closed) > 0 })
+	await.Eventually(t, "it waits for the queue", func() bool { return waits("Close") || len(closed) > 0 })
 	if len(closed) > 0 {
 		t.Error("it is closed, and the queue is not written")
 	}
@@ -441,7 +431,6 @@ func TestQueueDuringTruncation(t *testing.T) {
 	}
 	wg.Wait()
 	must.Do(t, s.WaitWritten(n))
-	if got := span(t, s); got != [2]uint64{head + 1, n} || onDisk(t, s) != n {
-		t.Errorf("the log spans %v, the file ends at %d", got, onDisk(t, s))
-	}
+	check.Equal(t, span(t, s), [2]uint64{head + 1, n}, "the log")
+	check.Equal(t, onDisk(t, s), n, "the log on the disk ends at")
 }

@@ -52,7 +52,7 @@ func (s *Store) Rewrite(erased uint64) error {
 	if err := s.over(); err != nil {
 		return err
 	}
-	if first, last := s.bounds(); last != 0 && first <= erased {
+	if first, last := s.Bounds(); last != 0 && first <= erased {
 		return fmt.Errorf("writing the log anew: it begins at entry %d, which is to be gone", first)
 	}
 	return s.around(Rewriting, func() error {

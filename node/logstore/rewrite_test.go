@@ -163,11 +163,9 @@ func TestRewriteBesideOthers(t *testing.T) {
 	}
 	close(stop)
 	others.Wait()
-	_, last := s.bounds()
+	_, last := s.Bounds()
 	must.Do(t, s.Close())
 	again := must.Get(Open(Options{Path: s.path, Existing: true}))(t)
 	defer func() { _ = again.Close() }()
-	if got := span(t, again); got != [2]uint64{41, last} {
-		t.Errorf("the log has %d, want 41 to %d", got, last)
-	}
+	check.Equal(t, span(t, again), [2]uint64{41, last}, "the span of the log")
 }

@@ -97,11 +97,6 @@ type Store struct {
 	changed  sync.Cond // of mu: one of these has changed, or the store has ended
 }
 
-var (
-	_ raft.LogStore    = (*Store)(nil)
-	_ raft.StableStore = (*Store)(nil)
-)
-
 // ErrNotFound is the error of a stable value that was never set.
 var ErrNotFound = raftboltdb.ErrKeyNotFound
 
@@ -134,10 +129,7 @@ func newStore(opts Options) *Store {
 		s.fatal = func(error) {}
 	}
 	s.changed.L = &s.mu
-	s.win.cacheLimit = opts.CacheBytes
-	if s.win.cacheLimit == 0 {
-		s.win.cacheLimit = DefaultCacheBytes
-	}
+	s.win.cacheLimit = cmp.Or(opts.CacheBytes, DefaultCacheBytes)
 	return s
 }
 
@@ -176,8 +168,8 @@ func entryBytes(l *raft.Log) int64 {
 	return int64(len(l.Data)+len(l.Extensions)) + entryOverhead
 }
 
-// bounds returns the indexes of the oldest and the newest entry, 0 if the log is empty.
-func (s *Store) bounds() (first, last uint64) {
+// Bounds returns the indexes of the oldest and the newest entry, 0 if the log is empty.
+func (s *Store) Bounds() (first, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.win.empty() {
@@ -188,13 +180,13 @@ func (s *Store) bounds() (first, last uint64) {
 
 // FirstIndex returns the index of the oldest entry, 0 if the log is empty.
 func (s *Store) FirstIndex() (uint64, error) {
-	first, _ := s.bounds()
+	first, _ := s.Bounds()
 	return first, nil
 }
 
 // LastIndex returns the index of the newest entry, 0 if the log is empty.
 func (s *Store) LastIndex() (uint64, error) {
-	_, last := s.bounds()
+	_, last := s.Bounds()
 	return last, nil
 }
 
@@ -215,9 +207,9 @@ func (s *Store) Trailing(limit int64) uint64 {
 // GetLog reads an entry. Errors: raft.ErrLogNotFound, a *CorruptError.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	s.mu.Lock()
-	cached := s.pending.get(index)
+	cached := entryAt(s.pending.entries, index)
 	if cached == nil {
-		cached = s.win.lookup(index)
+		cached = entryAt(s.win.cached, index)
 	}
 	s.mu.Unlock()
 	if cached != nil {
@@ -275,10 +267,7 @@ func (s *Store) Get(key []byte) (value []byte, err error) {
 
 // SetUint64 stores a stable number durably.
 func (s *Store) SetUint64(key []byte, value uint64) error {
-	if err := s.waitAll(); err != nil {
-		return err
-	}
-	return s.write(Storing, func() error { return s.bolt.SetUint64(key, value) }, nil)
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, value)) // as raft-boltdb reads it
 }
 
 // GetUint64 returns a stable number. Errors: as Get.
@@ -322,7 +311,6 @@ func (e *CorruptError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// Unwrap returns what was found.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
 func checksum(l *raft.Log) uint32 {

@@ -156,9 +156,7 @@ func TestModel(t *testing.T) {
 					want := model[i]
 					switch {
 					case want == nil:
-						if !errors.Is(err, raft.ErrLogNotFound) {
-							t.Fatalf("entry %d: error %v, want not found", i, err)
-						}
+						check.Err(t, err, raft.ErrLogNotFound, "entry %d", i)
 					case err != nil:
 						t.Fatalf("entry %d: %v", i, err)
 					case got.Index != i || got.Term != want.Term || !bytes.Equal(got.Data, want.Data):
@@ -284,9 +282,7 @@ func TestAppendDuringTruncation(t *testing.T) {
 	check.Err(t, s.DeleteRange(1, n-11), nil, "delete range")
 	close(stop)
 	wg.Wait()
-	if got := span(t, s); got != [2]uint64{n - 10, appended} {
-		t.Errorf("log spans %v, want %d to %d", got, n-10, appended)
-	}
+	check.Equal(t, span(t, s), [2]uint64{n - 10, appended}, "the span of the log")
 }
 
 // TestSlices: the bounds of one transaction hold for small and large entries.

@@ -106,7 +106,7 @@ func TestOneSyncFails(t *testing.T) {
 		must.Do(t, s.Close())
 		s = open(t, Options{Path: s.path, Existing: true})
 		var terms []uint64
-		for i, last := s.bounds(); i <= last; i++ {
+		for i, last := s.Bounds(); i <= last; i++ {
 			var l raft.Log
 			must.Do(t, s.GetLog(i, &l))
 			terms = append(terms, l.Term)

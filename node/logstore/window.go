@@ -54,24 +54,19 @@ func (w *window) cache(l *raft.Log) {
 	}
 	w.cached = append(w.cached, l)
 	w.cacheBytes += entryBytes(l)
-	drop := 0
-	for w.cacheBytes > w.cacheLimit && drop < len(w.cached) {
-		w.cacheBytes -= entryBytes(w.cached[drop])
-		w.cached[drop] = nil
-		drop++
+	for w.cacheBytes > w.cacheLimit && len(w.cached) > 0 {
+		w.cacheBytes -= entryBytes(w.cached[0])
+		w.cached[0] = nil
+		w.cached = w.cached[1:]
 	}
-	w.cached = w.cached[drop:]
 }
 
-// lookup returns the cached entry with the index, or nil.
-func (w *window) lookup(index uint64) *raft.Log {
-	if len(w.cached) == 0 || index < w.cached[0].Index {
+// entryAt returns the entry with the index among consecutive ones, or nil.
+func entryAt(entries []*raft.Log, index uint64) *raft.Log {
+	if len(entries) == 0 || index < entries[0].Index || index-entries[0].Index >= uint64(len(entries)) {
 		return nil
 	}
-	if i := index - w.cached[0].Index; i < uint64(len(w.cached)) {
-		return w.cached[i]
-	}
-	return nil
+	return entries[index-entries[0].Index]
 }
 
 // dropHead removes all entries with an index up to and including upTo.

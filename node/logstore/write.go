@@ -77,7 +77,7 @@ func (s *Store) seal(logs []*raft.Log) ([]*raft.Log, error) {
 // follow the newest one held. If no snapshot covers everything before the entry,
 // Raft is wrong about what the log holds.
 func (s *Store) makeRoom(index uint64) error {
-	first, last := s.bounds()
+	first, last := s.Bounds()
 	if last != 0 && index == last+1 {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (s *Store) DeleteRange(lo, hi uint64) error {
 	if err := s.WaitWritten(hi); err != nil {
 		return err
 	}
-	first, last := s.bounds()
+	first, last := s.Bounds()
 	if lo, hi = max(lo, first), min(hi, last); last == 0 || lo > hi {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s *Store) Settle() (index, term uint64, err error) {
 		return 0, 0, err
 	}
 	var newest raft.Log
-	if _, last := s.bounds(); last != 0 {
+	if _, last := s.Bounds(); last != 0 {
 		if err := s.GetLog(last, &newest); err != nil {
 			return 0, 0, s.endIfCut(err)
 		}
@@ -241,7 +241,6 @@ func (e *DivergedError) Error() string {
 		"make sure that its disk is sound and has space, and start the node again; it continues from what is on disk", e.Path, e.Err)
 }
 
-// Unwrap returns what happened.
 func (e *DivergedError) Unwrap() error { return e.Err }
 
 // write runs a transaction, and then noted, which updates what is in memory. After an
@@ -313,7 +312,7 @@ func (s *Store) endIfCut(err error) error {
 	if err == nil {
 		return nil
 	}
-	_, last := s.bounds()
+	_, last := s.Bounds()
 	s.mu.Lock()
 	cut := s.cut
 	s.mu.Unlock()

@@ -20,6 +20,14 @@ func Every(ctx context.Context, interval time.Duration, do func(context.Context)
 	}
 }
 
+// Wake sends to a channel of capacity 1, unless a value waits there already: one is enough to wake its reader.
+func Wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
 // Pause waits for d. It reports whether ctx goes on; if that ends, it returns at once.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {

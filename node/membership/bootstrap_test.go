@@ -27,7 +27,7 @@ func TestFirstVoters(t *testing.T) {
 			return p, err
 		}
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		members  string // fresh ones with a question mark; see alive
 		self     string
@@ -56,8 +56,7 @@ func TestFirstVoters(t *testing.T) {
 			differ("c-1", func(p *peerAnswer) { p.Seen = []string{"a-1", "c-1", "d-1"} }), "c-1 does not see the same nodes",
 		},
 		{"one expects more", "a-1? b-1? c-1?", "a-1", differ("c-1", func(p *peerAnswer) { p.Expect = 5 }), "c-1 does not see the same nodes"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			members := alive(tt.members)
 			for i := range members {
@@ -139,9 +138,7 @@ func TestFreshPeers(t *testing.T) {
 // state that is not.
 func TestStateAloneIsNotFresh(t *testing.T) {
 	ms := inMemory(t)
-	if !ms.Fresh() {
-		t.Error("a node without anything is not fresh")
-	}
+	check.Equal(t, ms.Fresh(), true, "a node without anything is fresh")
 	ms.cfg.Machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(consensus.Alone("a-1"))}})
 	check.Equal(t, ms.Fresh(), false, "a node with a state is fresh")
 }

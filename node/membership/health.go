@@ -63,7 +63,7 @@ func (ms *Membership) rateHealth(ctx context.Context) {
 	health := Health{}
 	ms.health.Store(new(health)) // a copy: readers keep it
 	defer ms.health.Store(nil)
-	ms.wakeReconciler()
+	loop.Wake(ms.reconcileNow)
 	maxContact := max(contactHeartbeats*ms.cfg.Heartbeat, minContact)
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
 		begun, leader := time.Now(), ms.aboutPeer(ms.cfg.ServerID)

@@ -120,7 +120,7 @@ func (ms *Membership) followGossip(ctx context.Context) {
 			if err := ms.cfg.Book.Update(ms.cfg.Gossip.Members()); err != nil {
 				ms.cfg.Logger.WarnContext(ctx, "the address book was not written", "error", err)
 			}
-			ms.wakeReconciler()
+			loop.Wake(ms.reconcileNow)
 		case <-tick.C:
 			if err := ms.announce(); err != nil {
 				ms.cfg.Logger.ErrorContext(ctx, "gossip metadata was not changed", "error", err)

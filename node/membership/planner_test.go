@@ -92,7 +92,7 @@ func healthOfAll(config []raft.Server, members []cluster.Member, lagging string,
 const planSeconds = 80
 
 func TestPlan(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		servers string
 		alive   string
@@ -158,8 +158,7 @@ func TestPlan(t *testing.T) {
 		{name: "unhealthy leader", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
 		{name: "nobody healthier", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1 c-1 d-1~", lagging: "a-1 b-1 c-1"},
 		{name: "enough voters", servers: "a-1 b-1 c-1 d-1 e-1 f-1 g-1 h-1 i-1 (j-1)", alive: "a-1 b-1 c-1 d-1 e-1 f-1 g-1 h-1 i-1 j-1"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pr := probes{up: map[string]bool{}, configs: tt.configs}
 			for id := range strings.FieldsSeq(tt.up) {

@@ -172,13 +172,6 @@ func (ms *Membership) reconcile(ctx context.Context) {
 	}
 }
 
-func (ms *Membership) wakeReconciler() {
-	select {
-	case ms.reconcileNow <- struct{}{}:
-	default:
-	}
-}
-
 // Answers reports whether a server answers on its private port.
 func (ms *Membership) Answers(ctx context.Context, id string) bool {
 	_, err := ms.peer(ctx, id)

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/load"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/raw"
 )
 
@@ -41,11 +43,9 @@ func (nd *Node) Client() *client.Client { return nd.ClientWithKey("") }
 // ClientWithKey is Client for the owner of an edit_key.
 func (nd *Node) ClientWithKey(key string) *client.Client {
 	nd.c.t.Helper()
-	c, err := client.New(client.Config{URLs: []string{nd.URL()}, Key: key, KeyOverHTTP: true, HTTP: nd.c.HTTP, Patience: -1, Timeout: nd.c.HTTP.Timeout})
-	if err != nil {
-		nd.c.t.Fatal(err)
-	}
-	return c
+	return must.Get(client.New(client.Config{
+		URLs: []string{nd.URL()}, Key: key, KeyOverHTTP: true, HTTP: nd.c.HTTP, Patience: -1, Timeout: nd.c.HTTP.Timeout,
+	}))(nd.c.t)
 }
 
 // Publish sends one write and returns its answer; the error is the connection's.
@@ -125,11 +125,7 @@ func (nd *Node) GetText(path string) (status int, body string, err error) {
 // Metrics returns the metrics of a running node.
 func (nd *Node) Metrics() string {
 	nd.c.t.Helper()
-	_, text, err := nd.GetText("/metrics")
-	if err != nil {
-		nd.c.t.Fatal(err)
-	}
-	return text
+	return string(must.Get(nd.Raw(http.MethodGet, "/metrics", ""))(nd.c.t).Body)
 }
 
 // Metric returns one of the metrics of a running node, NaN if it is missing.
@@ -180,18 +176,14 @@ func (l *Load) Acked() int {
 // WaitMore waits until n more writes were acknowledged.
 func (l *Load) WaitMore(n int) {
 	l.c.t.Helper()
-	if err := l.WaitForMore(n); err != nil {
-		l.c.t.Fatal(err)
-	}
+	must.Do(l.c.t, l.WaitForMore(n))
 }
 
 // Stop ends the writers and fails the test when a write failed.
 func (l *Load) Stop() {
 	l.c.t.Helper()
 	l.Load.Stop()
-	if err := l.Failed(); err != nil {
-		l.c.t.Errorf("a client saw an error: %v", err)
-	}
+	check.Err(l.c.t, l.Failed(), nil, "a client saw an error")
 	l.c.t.Logf("%d writes acknowledged, the slowest took %v", l.Acked(), l.Slowest())
 }
 
@@ -212,8 +204,6 @@ func (l *Load) Check() {
 		compare = l.Contains
 	}
 	for _, i := range l.c.Running() {
-		if err := compare(l.c.All(i, client.EntryQuery{Channel: l.Channel})); err != nil {
-			l.c.t.Errorf("node %d: %v", i, err)
-		}
+		check.Err(l.c.t, compare(l.c.All(i, client.EntryQuery{Channel: l.Channel})), nil, "node %d", i)
 	}
 }

@@ -17,14 +17,15 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/memdir"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simnet"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/membership"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // Times of a test cluster. Several clusters run beside each other, so heartbeats have as
@@ -114,9 +115,10 @@ func Empty(t testing.TB, opts ...Option) *Cluster {
 		longtest.SkipRaced(t, "tests in virtual time have the same code, and no busy machine fails them")
 	}
 	c := &Cluster{t: t, opts: opts, dir: t.TempDir(), net: virtual, slow: 1, ids: map[string]int{}, cut: map[[2]int]bool{}, conns: map[[2]int][]net.Conn{}, ports: map[string]int{}}
+	clients := c.network(clientHost).WithDefaults(net.KeepAliveConfig{})
 	c.HTTP = &http.Client{
 		Timeout:   CallTimeout,
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: c.Clients().DialContext},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: clients.DialContext},
 	}
 	if virtual == nil {
 		c.slow = slowness()
@@ -200,17 +202,6 @@ func (c *Cluster) GossipAddrs() []string {
 	return addrs
 }
 
-// freeAddr returns an address that no other node is given, so that a node that is
-// down for a while gets its address back.
-func (c *Cluster) freeAddr() string {
-	c.t.Helper()
-	addr, err := freeport.Addr()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return addr
-}
-
 // Start starts a node that is down.
 func (c *Cluster) Start(i int) {
 	c.t.Helper()
@@ -284,9 +275,7 @@ func (c *Cluster) Stop(i int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := c.Nodes[i].Run.Shutdown(ctx); err != nil {
-		c.t.Errorf("stop node %d: %v", i, err)
-	}
+	check.Err(c.t, c.Nodes[i].Run.Shutdown(ctx), nil, "stop node %d", i)
 	c.Nodes[i].Run = nil
 }
 
@@ -296,9 +285,7 @@ func (c *Cluster) Wipe(i int) {
 	if c.Nodes[i].Run != nil {
 		c.t.Fatalf("wipe node %d: it is running", i)
 	}
-	if err := os.RemoveAll(c.Nodes[i].Config.DataDir); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, os.RemoveAll(c.Nodes[i].Config.DataDir))
 }
 
 // cuttable returns a dialer of node i that follows Cut.

@@ -2,7 +2,6 @@ package nodetest
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"sync"
 	"testing"
@@ -12,7 +11,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simnet"
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // bubbles has the networks' seeds of the tests that run in virtual time.
@@ -87,11 +88,6 @@ func (c *Cluster) network(host string) cluster.Network {
 // Operators returns the network of operators' programs.
 func (c *Cluster) Operators() cluster.Network { return c.network(operatorHost) }
 
-// Clients returns the network of clients.
-func (c *Cluster) Clients() cluster.Network {
-	return c.network(clientHost).WithDefaults(net.KeepAliveConfig{})
-}
-
 // Ports of the nodes of a virtual cluster. Each node is a host.
 const (
 	httpPort    = 8080
@@ -99,11 +95,11 @@ const (
 	gossipPort  = 7946
 )
 
-// address returns an address for a node, which it keeps over restarts.
+// address returns an address for a node, which it keeps over restarts and no other node is given.
 func (c *Cluster) address(i, port int) string {
 	c.t.Helper()
 	if c.net == nil {
-		return c.freeAddr()
+		return must.Get(freeport.Addr())(c.t)
 	}
 	return netip.AddrPortFrom(netip.MustParseAddr(host(i)), uint16(port)).String()
 }

@@ -34,7 +34,6 @@ func (e *LostLogError) Error() string {
 		"where this is the only disk left, restore a backup with `commons snapshot restore`, or go on with the state alone: `commons recover`", e.DataDir, LogFile, e.Err)
 }
 
-// Unwrap returns the finding.
 func (e *LostLogError) Unwrap() error { return e.Err }
 
 // OpenLog opens the Raft log of a locked data directory, aligned with the state in it,
@@ -67,13 +66,6 @@ type position struct {
 	snapshot, snapshotTerm uint64
 }
 
-func (p position) end() (index, term uint64) {
-	if p.snapshot > p.covered {
-		return p.snapshot, p.snapshotTerm
-	}
-	return p.covered, p.coveredTerm
-}
-
 func statePosition(machine *fsm.Machine) (p position, err error) {
 	newest, err := newestSnapshot(machine)
 	if err != nil {
@@ -94,13 +86,6 @@ func newestSnapshot(machine *fsm.Machine) (newest raft.SnapshotMeta, err error) 
 		newest = *list[0]
 	}
 	return newest, nil
-}
-
-func indexes(log raft.LogStore) (first, last uint64, err error) {
-	if first, err = log.FirstIndex(); err == nil {
-		last, err = log.LastIndex()
-	}
-	return first, last, err
 }
 
 // bind checks that a log belongs to the identity and continues the state. If the
@@ -134,9 +119,8 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 // it is part of a cluster that does not exist. No leader is elected in the first term, so a
 // log with only that term has no other origin.
 func resetFormation(log *logstore.Store) error {
-	last, err := log.LastIndex()
-	if err != nil || last > 0 {
-		return err
+	if _, last := log.Bounds(); last > 0 {
+		return nil
 	}
 	if _, err := log.GetUint64(consensus.KeyLastVoteTerm); !errors.Is(err, logstore.ErrNotFound) {
 		return err
@@ -162,10 +146,7 @@ func (p position) continued(dir string, log *logstore.Store) error {
 	if term < p.coveredTerm {
 		return lost("the newest term that it knows is %d, the state is of term %d", term, p.coveredTerm)
 	}
-	first, last, err := indexes(log)
-	if err != nil {
-		return err
-	}
+	first, last := log.Bounds()
 	if end := max(last, p.snapshot); p.covered > end {
 		return lost("it ends at entry %d, the state holds everything up to %d", end, p.covered)
 	}
@@ -215,10 +196,7 @@ func checkConfiguration(machine *fsm.Machine, log *logstore.Store) error {
 		return err
 	}
 	newest, servers := snapshot.ConfigurationIndex, snapshot.Configuration.Servers
-	first, last, err := indexes(log)
-	if err != nil {
-		return err
-	}
+	first, last := log.Bounds()
 	v := machine.View()
 	defer v.Release()
 	for index := max(first, snapshot.Index+1); index <= min(last, v.Index()); index++ {
@@ -291,7 +269,9 @@ func begin(dir, command string) error {
 }
 
 // finish removes the mark when the command is complete.
-func finish(dir string) error { return os.Remove(filepath.Join(dir, unfinishedFile)) }
+func finish(dir string) error {
+	return errors.Join(os.Remove(filepath.Join(dir, unfinishedFile)), cluster.SyncDir(dir))
+}
 
 // unfinished returns the command that did not end on a data directory, or "".
 func unfinished(dir string) (string, error) {

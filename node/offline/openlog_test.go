@@ -88,9 +88,7 @@ func TestCheckLog(t *testing.T) {
 			machine = must.Get(fsm.Open(fsm.Options{Dir: filepath.Join(dir, StateDir)}))(t)
 			err = CheckLog(dir, machine, log)
 			if len(tt.problems) == 0 {
-				if err != nil {
-					t.Errorf("the node does not start: %v", err)
-				}
+				check.Err(t, err, nil, "start the node")
 				return
 			}
 			if err == nil {

@@ -119,7 +119,10 @@ func Survey(o Offline) (held Held, err error) {
 	if err != nil {
 		return held, err
 	}
-	held.LastLog, held.LastTerm = at.end()
+	held.LastLog, held.LastTerm = at.covered, at.coveredTerm
+	if at.snapshot > at.covered {
+		held.LastLog, held.LastTerm = at.snapshot, at.snapshotTerm
+	}
 	log, err := OpenLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
 		held.LostLog = lost.Err
@@ -129,9 +132,9 @@ func Survey(o Offline) (held Held, err error) {
 		return held, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	last, err := log.LastIndex()
-	if err != nil || last <= held.LastLog {
-		return held, err
+	_, last := log.Bounds()
+	if last <= held.LastLog {
+		return held, nil
 	}
 	var newest raft.Log
 	if err := log.GetLog(last, &newest); err != nil {
@@ -232,14 +235,11 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 // loggedDataKey returns the sealed data key after the whole log is applied, or nil if the node
 // was never part of a cluster. The key in the state may still be sealed under an old secret
 // that is lost.
-func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
+func loggedDataKey(log *logstore.Store, machine *fsm.Machine) ([]byte, error) {
 	v := machine.View()
 	sealed, index := bytes.Clone(v.SealedDataKey()), v.Index()
 	v.Release()
-	first, last, err := indexes(log)
-	if err != nil {
-		return nil, err
-	}
+	first, last := log.Bounds()
 	for index = max(index+1, first); index <= last; index++ {
 		var entry raft.Log
 		if err := log.GetLog(index, &entry); err != nil {

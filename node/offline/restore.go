@@ -209,7 +209,7 @@ func (o Offline) reseal(sealed []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return secrets.SealDataKey(key)
+	return secrets.SealDataKey(key), nil
 }
 
 // CheckRestorable returns nil if this program can restore the backup with the given secrets.

@@ -23,7 +23,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 		files[name] = secrets
 	}
 	key := bytes.Repeat([]byte{7}, 32)
-	sealed := must.Get(files["source"].SealDataKey(key))(t)
+	sealed := files["source"].SealDataKey(key)
 	target := Offline{SecretFile: filepath.Join(dir, "target")}
 	for _, want := range []string{files["source"].KeyIDs()[0], files["target"].KeyIDs()[0], "--old-secret", "--new-data-key"} {
 		if _, err := target.reseal(sealed); err == nil || !strings.Contains(err.Error(), want) {
@@ -34,9 +34,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	anew, err := target.reseal(sealed)
 	must.Do(t, err)
 	check.Equal(t, string(must.Get(files["target"].OpenDataKey(anew))(t)), string(key), "the key")
-	if _, err := target.openDataKey(anew); err != nil {
-		t.Errorf("what is sealed under the secret in use is opened where another is named, too: %v", err)
-	}
+	check.Err(t, check.Last(target.openDataKey(anew)), nil, "open under the secret in use, where another is named, too")
 	damaged := append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1)
 	check.Fails(target.reseal(damaged))(t, "a damaged key was opened")
 	target.SourceSecret, target.NewDataKey = "", true

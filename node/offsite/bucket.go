@@ -24,8 +24,6 @@ const (
 	partBytes = 16 << 20
 	attempts  = 4           // of a request that the service does not answer, or answers with 5xx
 	stall     = time.Minute // how long a connection may make no progress
-	// abortGrace is how long an upload whose context ends may take to delete its parts.
-	abortGrace = 500 * time.Millisecond
 )
 
 // bucket is a Store in an S3-compatible bucket.
@@ -89,25 +87,13 @@ func (b *bucket) Put(ctx context.Context, name string, r io.Reader) error {
 	if small, is := r.(*bytes.Reader); is {
 		size = small.Size()
 	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.core.Client.PutObject(ctx, b.name, b.prefix+name, r, size, minio.PutObjectOptions{
+	_, err := unlessHangs(ctx, func() (minio.UploadInfo, error) {
+		return b.core.Client.PutObject(ctx, b.name, b.prefix+name, r, size, minio.PutObjectOptions{
 			PartSize: partBytes, NumThreads: 1, ContentType: "application/octet-stream",
 			SendContentMd5: true, DisableContentSha256: true, // as every service understands
 		})
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		return explain("write", err)
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return explain("write", err)
-	case <-time.After(abortGrace): // a service that hangs
-		return explain("write", ctx.Err())
-	}
+	})
+	return explain("write", err)
 }
 
 func (b *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {

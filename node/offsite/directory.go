@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/commons-cluster/commons/node/backup"
 )
@@ -28,8 +29,39 @@ func (d directory) path(name string) string {
 	return filepath.Join(string(d), filepath.FromSlash(name))
 }
 
+// abortGrace is how long a call of a store whose context ends may take to clean up.
+const abortGrace = 500 * time.Millisecond
+
+// unlessHangs returns the result of a call of a store, or an error soon after ctx ends: a service or a
+// mounted directory may hang. The call then goes on by itself.
+func unlessHangs[T any](ctx context.Context, call func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	var result T
+	var failed error
+	go func() {
+		defer close(done)
+		result, failed = call()
+	}()
+	select {
+	case <-done:
+		return result, failed
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return result, failed
+	case <-time.After(abortGrace):
+		return value, ctx.Err()
+	}
+}
+
 // Put gives the file its name when it is whole and on the disk.
 func (d directory) Put(ctx context.Context, name string, r io.Reader) error {
+	_, err := unlessHangs(ctx, func() (struct{}, error) { return struct{}{}, d.put(ctx, name, r) })
+	return err
+}
+
+func (d directory) put(ctx context.Context, name string, r io.Reader) error {
 	if err := d.check(); err != nil {
 		return err
 	}
@@ -47,11 +79,22 @@ func (d directory) Put(ctx context.Context, name string, r io.Reader) error {
 	})
 }
 
-func (d directory) Get(_ context.Context, name string) (io.ReadCloser, error) {
-	return os.Open(d.path(name))
+func (d directory) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	f, err := unlessHangs(ctx, func() (*os.File, error) { return os.Open(d.path(name)) })
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{&endingReader{ctx, f}, f}, nil
 }
 
-func (d directory) List(ctx context.Context) (found []Object, err error) {
+func (d directory) List(ctx context.Context) ([]Object, error) {
+	return unlessHangs(ctx, func() ([]Object, error) { return d.list(ctx) })
+}
+
+func (d directory) list(ctx context.Context) (found []Object, err error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
@@ -78,13 +121,16 @@ func (d directory) List(ctx context.Context) (found []Object, err error) {
 }
 
 // Delete removes the leftover of an interrupted Put, too.
-func (d directory) Delete(_ context.Context, name string) error {
-	for _, path := range []string{d.path(name), d.path(name) + partial} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+func (d directory) Delete(ctx context.Context, name string) error {
+	_, err := unlessHangs(ctx, func() (struct{}, error) {
+		for _, path := range []string{d.path(name), d.path(name) + partial} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return struct{}{}, err
+			}
 		}
-	}
-	return nil
+		return struct{}{}, nil
+	})
+	return err
 }
 
 // Abandon has no effect: Delete removes the leftover of an interrupted Put.

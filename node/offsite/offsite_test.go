@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/backup"
@@ -34,6 +36,35 @@ func stores(t *testing.T, test func(t *testing.T, s offsite.Store)) {
 	t.Run("directory", func(t *testing.T) {
 		test(t, must.Get(offsite.Open("file://"+directory(t), offsite.Access{}))(t))
 	})
+}
+
+// TestDirectoryThatHangs: a call of a store in a mounted directory that hangs ends with its context.
+func TestDirectoryThatHangs(t *testing.T) {
+	dir := directory(t)
+	store := must.Get(offsite.Open("file://"+dir, offsite.Access{}))(t)
+	pipe := filepath.Join(dir, "pipe") // nobody writes to it, so that to open it hangs
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- store.Put(ctx, "cluster/backup", reader) }()
+	go func() {
+		_, err := store.Get(ctx, "pipe")
+		ended <- err
+	}()
+	must.Get(writer.Write([]byte("the beginning")))(t)
+	cancel()
+	for range 2 {
+		check.Err(t, <-ended, context.Canceled, "a call that hangs")
+	}
+	must.Do(t, errors.Join(writer.CloseWithError(errors.New("a test")), must.Get(os.OpenFile(pipe, os.O_RDWR, 0))(t).Close()))
+	must.Do(t, await.Until(t.Context(), await.Patience, time.Millisecond, func() error { // both have ended
+		left, err := filepath.Glob(filepath.Join(dir, "cluster", "*"))
+		if err == nil && len(left) > 0 {
+			err = errors.New("it is still written")
+		}
+		return err
+	}))
 }
 
 // directory returns a new directory with a name that an address may have.

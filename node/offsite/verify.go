@@ -81,15 +81,19 @@ func (p *Plan) unverified() bool {
 	return p.Settings.BackupURL != "" && p.Settings.BackupVerify && p.Run.Saved > 0 && p.Run.Verified != p.Run.Saved
 }
 
-// Discard ends a restore, and returns when what it restored is erased.
-func (v *Verifier) Discard() {
+// Discard ends a restore, and erases what was restored, also by an earlier process. The error says
+// why something may be left.
+func (v *Verifier) Discard() error {
 	v.mu.Lock()
 	stop, done := v.stop, v.done
-	v.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-done
+	if stop == nil {
+		defer v.mu.Unlock() // so that no restore begins meanwhile
+		return os.RemoveAll(v.Dir)
 	}
+	v.mu.Unlock()
+	stop()
+	<-done
+	return os.RemoveAll(v.Dir)
 }
 
 // verify restores the newest scheduled backup and deletes the result.

@@ -45,9 +45,7 @@ func (p *place) verifying() *checker {
 }
 
 func (c *checker) restore(open func() (io.ReadCloser, error)) error {
-	if _, err := os.Stat(c.Dir); err == nil {
-		c.Error("something is left from before")
-	}
+	check.Fails(os.Stat(c.Dir))(c, "look for what is left from before")
 	must.Do(c.T, os.Mkdir(c.Dir, 0o700))
 	backup := must.Get(open())(c.T)
 	must.Get(io.Copy(io.Discard, backup))(c.T)
@@ -123,16 +121,16 @@ func TestVerifyBesidePurges(t *testing.T) {
 		p.change(func(plan *offsite.Plan) { plan.Purges = 1 })
 		discarded := make(chan struct{})
 		go func() {
-			c.Discard()
-			if _, err := os.Stat(c.Dir); err == nil {
-				t.Error("the purge goes on before what was restored is erased")
-			}
+			check.Err(t, c.Discard(), nil, "give up what is restored")
+			check.Fails(os.Stat(c.Dir))(t, "look for what was restored once the purge goes on")
 			close(discarded)
 		}()
 		synctest.Wait()
 		c.set(func() { close(c.hangs); c.hangs = nil })
 		<-discarded
-		c.Discard() // nothing runs
+		must.Do(t, os.MkdirAll(filepath.Join(c.Dir, "of a killed process"), 0o700))
+		must.Do(t, c.Discard()) // nothing runs
+		check.Fails(os.Stat(c.Dir))(t, "look for what a killed process had restored")
 		c.checks(time.Hour, 1, false, "")
 
 		c.checks(23*time.Hour, 2, true, "") // the next backup is from after the purge

@@ -103,7 +103,6 @@ type Reader struct {
 	Step func()
 }
 
-// Read implements io.Reader.
 func (r Reader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.Step()

@@ -55,9 +55,7 @@ func TestLostClaimsAreRefunded(t *testing.T) {
 				for ok := true; ok; left++ {
 					ok, _ = limiter.Admit(sender, command.Standing{})
 				}
-				if cost := burst - (left - 1); cost != tt.cost {
-					t.Errorf("%d claims cost %d writes, want %d", tt.claims, cost, tt.cost)
-				}
+				check.Equal(t, burst-(left-1), tt.cost, "cost of %d claims in writes", tt.claims)
 			})
 		}
 	}

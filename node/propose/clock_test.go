@@ -66,7 +66,7 @@ func emptyLog() time.Time { return time.UnixMilli(0) }
 
 func TestStampFollowsTheMedian(t *testing.T) {
 	const m = time.Minute
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		voters string
 		off    map[string]time.Duration
@@ -83,17 +83,14 @@ func TestStampFollowsTheMedian(t *testing.T) {
 		{"one does not answer", "b c", map[string]time.Duration{"b": -10 * m}, -10 * m},
 		{"of two the earlier", "b", map[string]time.Duration{"b": 10 * m}, 0},
 		{"nobody answers", "b c", nil, 0},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := &handClock{truth: noon}
 			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
 			s.compare(context.Background(), strings.Fields(tt.voters), emptyLog, asker(clock, tt.off))
 			check.Equal(t, s.Correction(), tt.want, "correction")
 			clock.add(time.Second)
-			if got, want := s.Stamp(), noon.Add(time.Second+tt.want).UnixMilli(); got != want {
-				t.Errorf("stamp %d, want %d", got, want)
-			}
+			check.Equal(t, s.Stamp(), noon.Add(time.Second+tt.want).UnixMilli(), "stamp")
 			check.Equal(t, len(s.Offsets()), len(tt.off), "offsets %v", s.Offsets())
 		})
 	}
@@ -110,9 +107,7 @@ func TestStampIsInRange(t *testing.T) {
 	} {
 		got := NewClockSync(&handClock{truth: at}, slog.New(slog.DiscardHandler)).Stamp()
 		check.Equal(t, got, want, "at %v: stamp", at)
-		if _, err := command.EncodeBatch(command.Batch{Stamp: got}); err != nil {
-			t.Errorf("at %v: %v", at, err)
-		}
+		check.Err(t, check.Last(command.EncodeBatch(command.Batch{Stamp: got})), nil, "encode at %v", at)
 	}
 }
 

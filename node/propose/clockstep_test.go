@@ -51,14 +51,10 @@ func TestClockSteps(t *testing.T) {
 					wantTime(t, s, clock, "before the step")
 					clock.set(step)
 					wantTime(t, s, clock, "right after the step")
-					if !s.stepped() {
-						t.Error("the step is not noticed")
-					}
+					check.Equal(t, s.stepped(), true, "the step is noticed")
 					compare()
 					wantTime(t, s, clock, "when the clocks were compared")
-					if s.stepped() {
-						t.Error("the step is noticed for ever")
-					}
+					check.Equal(t, s.stepped(), false, "the step is noticed once more")
 					for range 20 {
 						clock.add(time.Minute)
 						compare()
@@ -107,9 +103,7 @@ func TestTimeGoesOnWithoutAMajority(t *testing.T) {
 			clock.set(step)
 			s.compare(context.Background(), strings.Fields(voters), emptyLog, asker(clock, nil))
 			wantTime(t, s, clock, fmt.Sprintf("of %s nobody answers, the step is %v", voters, step))
-			if s.stepped() {
-				t.Error("the step is noticed for ever")
-			}
+			check.Equal(t, s.stepped(), false, "the step is noticed once more")
 		}
 	}
 }
@@ -121,9 +115,7 @@ func TestTheOnlyVoterFollowsItsClock(t *testing.T) {
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
 		clock.set(off)
 		s.compare(context.Background(), nil, emptyLog, nil)
-		if got, want := s.Stamp(), noon.Add(off).UnixMilli(); got != want {
-			t.Errorf("set off by %v: stamp %d, want %d", off, got, want)
-		}
+		check.Equal(t, s.Stamp(), noon.Add(off).UnixMilli(), "stamp of a clock that was set off by %v", off)
 	}
 }
 
@@ -135,9 +127,7 @@ func TestSlewIsNoStep(t *testing.T) {
 	good := asker(clock, map[string]time.Duration{"b": 0, "c": 0})
 	for _, off := range []time.Duration{0, time.Second, 2 * time.Second, 500 * time.Millisecond, -time.Second} {
 		clock.set(off)
-		if s.stepped() {
-			t.Errorf("off by %v: taken for a step", off)
-		}
+		check.Equal(t, s.stepped(), false, "off by %v: taken for a step", off)
 		s.compare(context.Background(), []string{"b", "c"}, emptyLog, good)
 		if got, want := s.Stamp(), noon.Add(off).UnixMilli(); got != want || s.Correction() != 0 {
 			t.Errorf("off by %v: stamp %d, want %d", off, got, want)
@@ -282,8 +272,8 @@ func TestClockOfNoMember(t *testing.T) {
 	await.Eventually(t, "the comparison of the start is over", n.sync.knowsMajority)
 	n.set(func(n *fakeNode) { n.outside = true })
 	n.sync.basis.Store(nil)
-	if err := n.compareClocksOnce(context.Background(), clockTimeout); err != nil || n.sync.knowsMajority() {
-		t.Errorf("%v, it knows a majority: %v", err, n.sync.knowsMajority())
+	if n.compareClocksOnce(context.Background(), clockTimeout); n.sync.knowsMajority() {
+		t.Error("it knows a majority")
 	}
 }
 
@@ -310,9 +300,7 @@ func TestLeadersClockIsSet(t *testing.T) {
 						c.lead(n.id)
 					}
 					must.Do(t, check.Last(n.publish("some text")))
-					if n.sync.stepped() {
-						t.Error("the step was not noticed")
-					}
+					check.Equal(t, n.sync.stepped(), false, "the step is still to be noticed")
 					batches := 2
 					if elected {
 						batches++

@@ -16,20 +16,6 @@ type deps struct {
 	state State
 }
 
-func (d *deps) voters() ([]string, error) {
-	f := d.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, s := range f.Configuration().Servers {
-		if s.Suffrage == raft.Voter {
-			ids = append(ids, string(s.ID))
-		}
-	}
-	return ids, nil
-}
-
 // logTime returns the instant of the newest log entry that this node has applied.
 func (d *deps) logTime() time.Time {
 	v := d.state.View()
@@ -44,7 +30,7 @@ type Raft interface {
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
 	CurrentTerm() uint64
 	CommitIndex() uint64
-	GetConfiguration() raft.ConfigurationFuture
+	Voters() []string // their ids
 }
 
 // Log is Raft's log.

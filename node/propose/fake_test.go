@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/must"
 )
 
 // cluster holds several Pipelines over one log in memory. The test appoints the leader.
@@ -51,10 +53,9 @@ type fakeNode struct {
 	leaderID    string        // according to this node's Raft
 	uncommitted []*fakeFuture // appended only here
 	committed   map[uint64]*fakeFuture
-	stalled     bool // entries are appended and not committed
-	held        bool // this node gets no commits
-	blind       bool // VerifyLeader always succeeds
-	configErr   error
+	stalled     bool    // entries are appended and not committed
+	held        bool    // this node gets no commits
+	blind       bool    // VerifyLeader always succeeds
 	outside     bool    // this node knows of no voters
 	nextErr     []error // of the next Applies
 	outstanding atomic.Int64
@@ -90,17 +91,6 @@ func (f *fakeFuture) respond(err error) {
 		f.err = err
 		close(f.done)
 	})
-}
-
-type fakeConfig struct {
-	servers []raft.Server
-	err     error
-}
-
-func (f fakeConfig) Error() error  { return f.err }
-func (f fakeConfig) Index() uint64 { return 1 }
-func (f fakeConfig) Configuration() raft.Configuration {
-	return raft.Configuration{Servers: f.servers}
 }
 
 type option func(*Config)
@@ -172,14 +162,10 @@ func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 	c.mu.Lock()
 	c.inherit()
 	c.term++
-	skip := map[string]bool{}
-	for _, u := range unaware {
-		skip[u] = true
-	}
 	var leader *fakeNode
 	var lost []*fakeNode
 	for _, n := range c.nodes {
-		if skip[n.id] {
+		if slices.Contains(unaware, n.id) {
 			continue
 		}
 		n.myTerm, n.leaderID = c.term, id
@@ -197,7 +183,7 @@ func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 		n.StopLeading()
 	}
 	for _, n := range c.nodes {
-		if !skip[n.id] {
+		if !slices.Contains(unaware, n.id) {
 			n.LeaderChanged()
 		}
 	}
@@ -208,9 +194,7 @@ func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 func (c *cluster) lead(id string, unaware ...string) *fakeNode {
 	c.tb.Helper()
 	leader := c.elect(id, unaware...)
-	if err := leader.establish(); err != nil {
-		c.tb.Fatalf("lead: %v", err)
-	}
+	must.Do(c.tb, leader.establish())
 	return leader
 }
 

@@ -85,17 +85,14 @@ func (n *fakeNode) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
-// GetConfiguration is part of Raft.
-func (n *fakeNode) GetConfiguration() raft.ConfigurationFuture {
+// Voters is part of Raft.
+func (n *fakeNode) Voters() (ids []string) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
-	f := fakeConfig{err: n.configErr}
 	for _, other := range n.c.nodes {
-		if n.outside {
-			break
+		if !n.outside {
+			ids = append(ids, other.id)
 		}
-		f.servers = append(f.servers, raft.Server{ID: raft.ServerID(other.id), Suffrage: raft.Voter})
 	}
-	f.servers = append(f.servers, raft.Server{ID: "learner", Suffrage: raft.Nonvoter})
-	return f
+	return ids
 }

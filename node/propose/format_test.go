@@ -21,10 +21,8 @@ func TestNewCommandsWait(t *testing.T) {
 	n := c.lead("node-0")
 	before := n.CommitIndex()
 	body := future{&command.Lead{ServerID: "node-0"}}
-	_, _, err := n.Propose(context.Background(), sender, body)
-	wantCode(t, err, command.CodeNotEnqueued)
-	_, _, err = n.ProposeAsLeader(context.Background(), body)
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.Propose(context.Background(), sender, body)), command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.ProposeAsLeader(context.Background(), body)), command.CodeNotEnqueued)
 	r := n.submitForwarded(context.Background(), command.Group{Commands: []command.Command{{Payload: &command.Lead{}}, {Payload: body}}})
 	check.Equal(t, r.Status, statusNotEnqueued, "forwarded by another node: %+v", r)
 	check.Equal(t, n.CommitIndex(), before, "the log went from")

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // leader does the work of the leader. It queues local and forwarded groups, and one
@@ -139,7 +140,7 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	s := &pending{ctx: ctx, group: g, size: size, end: make(chan result, 1)}
 	r, ok := l.accept(size, s)
 	if ok {
-		l.poke()
+		loop.Wake(l.wake)
 		r = l.await(ctx, s)
 	}
 	if r.Status == statusApplied {
@@ -180,13 +181,6 @@ func (l *leader) await(ctx context.Context, s *pending) result {
 	}
 }
 
-func (l *leader) poke() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
 // apply stamps batches and passes them to Raft, in order, until the leader is closed. One
 // goroutine runs it. Raft may leave an entry unanswered when it is shut down; the goroutine that
 // waits for it then ends with the process.
@@ -199,7 +193,7 @@ func (l *leader) apply() {
 			l.mu.Lock()
 			l.running--
 			l.mu.Unlock()
-			l.poke()
+			loop.Wake(l.wake)
 			for _, s := range groups {
 				s.end <- r
 			}

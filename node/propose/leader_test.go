@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 var groups atomic.Uint64
@@ -55,14 +56,10 @@ func TestQueueIsRejectedWhenLeadershipEnds(t *testing.T) {
 	n := busyLeader(t)
 	ch := queue(context.Background(), t, n, "some text")
 	n.StopLeading()
-	if v := <-ch; v.Status != statusNotEnqueued {
-		t.Errorf("result %+v", v)
-	}
+	check.Equal(t, (<-ch).Status, statusNotEnqueued, "result")
 	n.StartLeading(context.Background(), n.CurrentTerm())
 	n.set(func(n *fakeNode) { n.stalled = false })
-	if _, _, err := n.publish("next text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Last(n.publish("next text")))
 	check.Equal(t, n.sm.count("some text"), 0, "what was rejected showed up")
 }
 
@@ -74,14 +71,10 @@ func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
 	c.lead("node-1")
 	c.lead("node-0")
 	n.StartLeading(context.Background(), old)
-	if _, _, err := n.publish("some text"); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, check.Last(n.publish("some text")), nil, "publish")
 	n.StopLeading()
 	n.StartLeading(context.Background(), n.CurrentTerm())
-	if _, _, err := n.publish("next text"); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, check.Last(n.publish("next text")), nil, "publish again")
 }
 
 // Raft may lose leadership and win it again before the Pipeline is notified.
@@ -146,15 +139,13 @@ func TestPlaceIsFreeBeforeTheAnswer(t *testing.T) {
 	if r, ok := n.leader.accept(s.size, s); !ok {
 		t.Fatalf("result %+v", r)
 	}
-	n.leader.poke()
+	loop.Wake(n.leader.wake)
 	await.Eventually(t, "the entry's place is free", func() bool {
 		n.leader.mu.Lock()
 		defer n.leader.mu.Unlock()
 		return len(n.leader.queue) == 0 && n.leader.running == 0
 	})
-	if r := <-s.end; r.Status != statusApplied {
-		t.Errorf("result %+v", r)
-	}
+	check.Equal(t, (<-s.end).Status, statusApplied, "result")
 }
 
 func TestOversizedGroupIsRejected(t *testing.T) {

@@ -28,9 +28,7 @@ func TestBoundsOfALogEntry(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 600 {
 		wg.Go(func() {
-			if _, _, err := c.nodes[i%3].publish(fmt.Sprint(i, text)); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, check.Last(c.nodes[i%3].publish(fmt.Sprint(i, text))), nil, "publish")
 		})
 	}
 	await.Eventually(t, "everything waits", func() bool {
@@ -73,9 +71,7 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 		}
 	}
 	_, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: strings.Repeat("x", command.MaxNameKeyBytes+1)}, entryOf("some text"))
-	if err == nil {
-		t.Error("a sender without bounds was taken")
-	}
+	check.Fails(err)(t, "propose for a sender without bounds")
 	check.Equal(t, n.CommitIndex(), before, "something reached the log")
 }
 
@@ -121,23 +117,19 @@ func TestRateLimits(t *testing.T) {
 		wg.Wait()
 		again := entryOf("some text")
 		again.Request = command.RequestKey{Scope: "ada", ID: "known-id"}
-		if _, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: "greedy"}, again); err != nil {
-			t.Errorf("a known request_id: %v", err)
-		}
+		greedy := command.Sender{Fingerprint: "greedy"}
+		check.Err(t, check.Last(n.Propose(context.Background(), greedy, again)), nil, "a known request_id")
 		for i := range 20 {
 			check.Equal(t, n.sm.count(fmt.Sprint("text ", n.id, i)), 1-i%2, "text %d: effects", i)
 		}
 	}
 	for _, n := range c.nodes {
-		if _, _, err := n.Propose(context.Background(), command.Sender{}, entryOf("text of the node itself")); err != nil {
-			t.Errorf("a command of the node itself: %v", err)
-		}
+		own := entryOf("text of the node itself")
+		check.Err(t, check.Last(n.Propose(context.Background(), command.Sender{}, own)), nil, "its own command")
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if asked[""] > 0 {
-		t.Errorf("the limits were asked about a node's own command")
-	}
+	check.Equal(t, asked[""], 0, "questions about a command of the node itself")
 	check.Equal(t, asked["modest"], 20, "asked %v: asked", asked)
 	check.Equal(t, asked["greedy"], 20, "asked %v: asked", asked)
 }
@@ -194,12 +186,8 @@ func TestOneWriteIsChargedOnce(t *testing.T) {
 			await.Eventually(t, "it was rejected three times", func() bool { return rejected() >= 3 })
 			old.set(func(n *fakeNode) { n.nextErr = nil })
 			c.lead("node-1")
-			if o := <-ch; o.err != nil {
-				t.Fatal(o.err)
-			}
-			if a, b := asked[0].Load(), asked[1].Load(); a+b != 1 {
-				t.Errorf("charged %d times by one leader, %d by the next, want once", a, b)
-			}
+			must.Do(t, (<-ch).err)
+			check.Equal(t, asked[0].Load()+asked[1].Load(), 1, "charges by both leaders")
 		})
 	}
 }
@@ -215,14 +203,11 @@ func TestLoadShed(t *testing.T) {
 			chans = append(chans, n.start(fmt.Sprint("text ", i)))
 		}
 		await.Eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
-		_, _, err := n.publish("text 3")
-		wantCode(t, err, command.CodeNotEnqueued)
+		wantCode(t, check.Last(n.publish("text 3")), command.CodeNotEnqueued)
 		check.Equal(t, n.Stats().Open, 3, "the fourth was taken")
 		c.lead("node-0")
 		for _, ch := range chans {
-			if o := <-ch; o.err != nil {
-				t.Error(o.err)
-			}
+			check.Err(t, (<-ch).err, nil, "what waited")
 		}
 	})
 	t.Run("leader behind", func(t *testing.T) {
@@ -235,14 +220,11 @@ func TestLoadShed(t *testing.T) {
 			}
 		})
 		for _, n := range c.nodes {
-			_, _, err := n.publish("some text")
-			wantCode(t, err, command.CodeNotEnqueued)
+			wantCode(t, check.Last(n.publish("some text")), command.CodeNotEnqueued)
 		}
 		leader.set(func(n *fakeNode) { n.held = false })
 		await.Eventually(t, "the leader caught up", func() bool { return leader.sm.Applied() == leader.CommitIndex() })
-		if _, _, err := c.nodes[1].publish("next text"); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, check.Last(c.nodes[1].publish("next text")), nil, "publish again")
 		check.Equal(t, leader.sm.count("some text"), 0, "a write that was not enqueued showed up")
 	})
 	t.Run("queue of the leader", func(t *testing.T) {
@@ -251,8 +233,7 @@ func TestLoadShed(t *testing.T) {
 		n.leader.mu.Lock()
 		n.leader.queuedBytes = MaxLeaderQueuedBytes
 		n.leader.mu.Unlock()
-		_, _, err := n.publish("some text")
-		wantCode(t, err, command.CodeNotEnqueued)
+		wantCode(t, check.Last(n.publish("some text")), command.CodeNotEnqueued)
 	})
 }
 
@@ -275,9 +256,7 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 		await.Eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
 		leader.set(func(n *fakeNode) { n.stalled = false })
 		for _, ch := range chans {
-			if o := <-ch; o.err != nil {
-				t.Error(o.err)
-			}
+			check.Err(t, (<-ch).err, nil, "what waited")
 		}
 		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got < 3 || got > 4 {
 			t.Errorf("%d log entries, want that of the lead, that of the first, and one or two for the rest", got)

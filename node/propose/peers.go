@@ -22,9 +22,7 @@ const (
 	pathTerm      = "/v1/term"
 )
 
-type peers struct {
-	client *http.Client
-}
+type peers struct{ client *http.Client }
 
 const reasonUnreached = "the leader cannot be reached"
 

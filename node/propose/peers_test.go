@@ -58,7 +58,7 @@ func h2Server(t *testing.T, h http.HandlerFunc) *httptest.Server {
 // The certain outcomes of a request depend on the behaviour of the real transport.
 func TestForwardOverHTTP2(t *testing.T) {
 	applied := result{Status: statusApplied, Index: 9}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		handler http.HandlerFunc
 		want    status
@@ -91,8 +91,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 		{"endless answer", func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", maxReplyBytes*2)))
 		}, statusUnknown},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := h2Server(t, tt.handler)
 			p := peers{client: h2Client(s.Listener.Addr().String())}
@@ -151,16 +150,12 @@ func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
 func TestRevokedBodyIsNeverRead(t *testing.T) {
 	b := &onceBody{data: nil}
 	for range 2 {
-		if !b.revoke() {
-			t.Error("an untouched body cannot be revoked")
-		}
+		check.Equal(t, b.revoke(), true, "an untouched body is revoked")
 	}
 	check.Err(t, check.Last(b.Read(make([]byte, 1))), errRevoked, "read after revoke")
 	read := &onceBody{data: strings.NewReader("x")}
 	must.Get(read.Read(make([]byte, 1)))(t)
-	if read.revoke() {
-		t.Error("revoked what was read")
-	}
+	check.Equal(t, read.revoke(), false, "what was read is revoked")
 }
 
 func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
@@ -174,9 +169,8 @@ func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 	}
 	w := post(strings.NewReader("rubbish"))
 	check.Equal(t, must.Get(decodeReply(w.Body.Bytes(), 1))(t).Status, statusInvalid, "rubbish")
-	if w := post(strings.NewReader(strings.Repeat("x", command.MaxForwardBytes+1))); w.Code != http.StatusBadRequest {
-		t.Errorf("too long: status %d", w.Code)
-	}
+	w = post(strings.NewReader(strings.Repeat("x", command.MaxForwardBytes+1)))
+	check.Equal(t, w.Code, http.StatusBadRequest, "status of what is too long")
 	for _, r := range []*http.Request{
 		httptest.NewRequest(http.MethodGet, pathPropose, http.NoBody),
 		httptest.NewRequest(http.MethodPost, pathClock, http.NoBody),

@@ -21,9 +21,7 @@ func TestProposeOnTheLeader(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
 	r, index, err := n.publish("first text")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.Outcome != command.OutcomeDone || r.Entry != 1 || index != 2 {
 		t.Errorf("result %+v at %d, want entry 1 at 2", r, index)
 	}
@@ -118,7 +116,7 @@ func TestLeadershipLoss(t *testing.T) {
 }
 
 func TestRaftErrorsAreSorted(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		err  error
 		code command.Code
 	}{
@@ -130,8 +128,7 @@ func TestRaftErrorsAreSorted(t *testing.T) {
 		{raft.ErrRaftShutdown, command.CodeOutcomeUnknown},
 		{context.DeadlineExceeded, command.CodeOutcomeUnknown},
 		{errors.New("disk says no"), command.CodeOutcomeUnknown},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.err.Error(), func(t *testing.T) {
 			c := newCluster(t, 1)
 			n := c.lead("node-0")
@@ -142,8 +139,7 @@ func TestRaftErrorsAreSorted(t *testing.T) {
 					n.nextErr = append(n.nextErr, tt.err)
 				}
 			})
-			_, _, err := n.publish("some text")
-			wantCode(t, err, tt.code)
+			wantCode(t, check.Last(n.publish("some text")), tt.code)
 		})
 	}
 }
@@ -158,16 +154,14 @@ func TestOneUnknownAttemptStaysUnknown(t *testing.T) {
 			n.nextErr = append(n.nextErr, raft.ErrNotLeader)
 		}
 	})
-	_, _, err := n.publish("some text")
-	wantCode(t, err, command.CodeOutcomeUnknown)
+	wantCode(t, check.Last(n.publish("some text")), command.CodeOutcomeUnknown)
 }
 
 func TestNoLeader(t *testing.T) {
 	c := newCluster(t, 3)
 	n := c.nodes[1]
 	n.timing.propose = 30 * time.Millisecond
-	_, _, err := n.publish("lost text")
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.publish("lost text")), command.CodeNotEnqueued)
 	if s := n.Stats(); s.Open != 0 || s.Waiting != 0 || s.OpenBytes != 0 {
 		t.Errorf("the command was not withdrawn: %+v", s)
 	}
@@ -181,12 +175,11 @@ func TestContextEndsTheWait(t *testing.T) {
 	c := newCluster(t, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_, _, err := c.nodes[0].Propose(ctx, sender, entryOf("some text"))
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(c.nodes[0].Propose(ctx, sender, entryOf("some text"))), command.CodeNotEnqueued)
 }
 
 func TestForwardFailures(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		fate fate
 		code command.Code
@@ -194,16 +187,14 @@ func TestForwardFailures(t *testing.T) {
 		{"no connection", rejected, command.CodeNotEnqueued},
 		{"lost on the way", lostBefore, command.CodeOutcomeUnknown},
 		{"answer lost", lostAnswer, command.CodeOutcomeUnknown},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, 2)
 			leader := c.lead("node-0")
 			c.net.decide(func(string, string, *http.Request) fate { return tt.fate })
 			n := c.nodes[1]
 			n.timing.propose, n.timing.grace = 60*time.Millisecond, 5*time.Second
-			_, _, err := n.publish("some text")
-			wantCode(t, err, tt.code)
+			wantCode(t, check.Last(n.publish("some text")), tt.code)
 
 			n.timing.propose = 5 * time.Second
 			ch := n.start("other text")
@@ -226,9 +217,7 @@ func TestNewLeaderEndsAnAttempt(t *testing.T) {
 	ch := n.start("some text")
 	inFlight(t, leader, 1)
 	c.lead("node-2", "node-0") // node-0 does not notice it
-	if o := <-ch; o.err != nil {
-		t.Fatal(o.err)
-	}
+	must.Do(t, (<-ch).err)
 }
 
 func TestProposeAsLeader(t *testing.T) {
@@ -241,15 +230,12 @@ func TestProposeAsLeader(t *testing.T) {
 	}
 	// No other command may pass before StartLeading, nor in another term.
 	n.timing.propose, n.timing.grace = 30*time.Millisecond, 5*time.Second
-	_, _, err := n.publish("some text")
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.publish("some text")), command.CodeNotEnqueued)
 	n.StartLeading(context.Background(), n.CurrentTerm()-1)
-	_, _, err = n.publish("some text")
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.publish("some text")), command.CodeNotEnqueued)
 
-	if _, _, err := c.nodes[1].ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-1"}); !errors.Is(err, raft.ErrNotLeader) {
-		t.Errorf("on a follower: %v", err)
-	}
+	_, _, err := c.nodes[1].ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-1"})
+	check.Err(t, err, raft.ErrNotLeader, "on a follower")
 	check.Equal(t, c.nodes[1].Stats().Open, 0, "left open")
 	if n.sm.count("some text") != 0 || n.CommitIndex() != 1 {
 		t.Error("a command passed before the node led")

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestReplyRoundTrip(t *testing.T) {
@@ -31,9 +32,7 @@ func TestReplyRoundTrip(t *testing.T) {
 			}
 		}
 		got := must.Get(decodeReply(encodeReply(want), n))(t)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
-			t.Error(diff)
-		}
+		check.Diff(t, got, want, "result")
 	})
 }
 
@@ -46,9 +45,7 @@ func TestLongestReply(t *testing.T) {
 	for i := range n {
 		r.Rejected = append(r.Rejected, rejection{Position: i, RetryAfter: maxRetryAfter})
 	}
-	if _, err := decodeReply(encodeReply(r), n); err != nil {
-		t.Error(err)
-	}
+	check.Err(t, check.Last(decodeReply(encodeReply(r), n)), nil, "decode")
 }
 
 // TestCallsAreReadable holds that the leader and every state machine can read each command
@@ -81,9 +78,7 @@ func TestCallsAreReadable(t *testing.T) {
 			t.Error(diff)
 		}
 		data := must.Get(command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{at}}))(t)
-		if _, err := command.DecodeBatch(data); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, check.Last(command.DecodeBatch(data)), nil, "decode")
 		const around = 16 // the frame, the stamp and the number of groups
 		if len(data) > g.Size()+around {
 			t.Errorf("%d bytes, announced were %d", len(data), g.Size())
@@ -111,9 +106,7 @@ func TestRepliesAreReadStrictly(t *testing.T) {
 		"something follows":        good + `{}`,
 		"longer than every answer": good + strings.Repeat(" ", maxReplyBytes),
 	} {
-		if r, err := decodeReply([]byte(data), 2); err == nil {
-			t.Errorf("%s: read as %+v", name, r)
-		}
+		check.Fails(decodeReply([]byte(data), 2))(t, "%s: decode", name)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestExpiry(t *testing.T) {
 		p := s.take()
 		return s, c, p
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		end  func(s *session, c *call, p batch)
 		code command.Code
@@ -61,8 +61,7 @@ func TestExpiry(t *testing.T) {
 			s.take()
 			s.expire(c, "late")
 		}, command.CodeOutcomeUnknown},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, c, p := add()
 			tt.end(s, c, p)
@@ -290,19 +289,15 @@ func TestClose(t *testing.T) {
 	waiting := n.start("some text")
 	await.Eventually(t, "it waits", func() bool { return n.Stats().Waiting == 1 })
 	n.Close()
-	o := <-waiting
-	wantCode(t, o.err, command.CodeNotEnqueued)
-	_, _, err := n.publish("too late")
-	wantCode(t, err, command.CodeNotEnqueued)
+	wantCode(t, (<-waiting).err, command.CodeNotEnqueued)
+	wantCode(t, check.Last(n.publish("too late")), command.CodeNotEnqueued)
 
 	leader := c.lead("node-0")
 	leader.set(func(n *fakeNode) { n.stalled = true })
 	sent := leader.start("other text")
 	inFlight(t, leader, 1)
 	leader.Close()
-	o = <-sent
-	wantCode(t, o.err, command.CodeOutcomeUnknown)
-	if _, _, err := leader.ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-0"}); err == nil {
-		t.Error("took a command after Close")
-	}
+	wantCode(t, (<-sent).err, command.CodeOutcomeUnknown)
+	_, _, err := leader.ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-0"})
+	check.Fails(err)(t, "propose after Close")
 }

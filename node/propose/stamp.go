@@ -3,23 +3,15 @@ package propose
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // compareClocks compares the clocks regularly until the Pipeline is closed.
 func (p *Pipeline) compareClocks() {
-	ticker := time.NewTicker(p.timing.clockInterval)
-	defer ticker.Stop()
-	for {
-		_ = p.compareClocksOnce(p.ctx, clockTimeout) // retried at the next tick
-		select {
-		case <-ticker.C:
-		case <-p.ctx.Done():
-			return
-		}
-	}
+	loop.Every(p.ctx, p.timing.clockInterval, func(ctx context.Context) { p.compareClocksOnce(ctx, clockTimeout) })
 }
 
 // knowClocks returns nil once a majority of the clocks is known. A new leader makes no stamp
@@ -31,10 +23,7 @@ func (p *Pipeline) knowClocks(ctx context.Context) error {
 	if d == nil || p.sync.knowsMajority() && d.logTime().Sub(p.sync.Corrected()) <= MaxClockSkew {
 		return nil // before Start there are no stamps
 	}
-	if err := p.compareClocksOnce(ctx, clockFirstTimeout); err != nil {
-		return err
-	}
-	if !p.sync.knowsMajority() {
+	if p.compareClocksOnce(ctx, clockFirstTimeout); !p.sync.knowsMajority() {
 		return errors.New("the clocks of a majority of the voters are not known yet")
 	}
 	return nil
@@ -44,20 +33,16 @@ func (p *Pipeline) knowClocks(ctx context.Context) error {
 // machine slept, it compares the clocks first.
 func (p *Pipeline) stamp() int64 {
 	if p.sync.stepped() {
-		_ = p.compareClocksOnce(p.ctx, clockFirstTimeout) // on failure, the stamped time goes on
+		p.compareClocksOnce(p.ctx, clockFirstTimeout) // on failure, the stamped time goes on
 	}
 	return p.sync.Stamp()
 }
 
-func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) error {
+func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) {
 	d := p.deps.Load()
-	voters, err := d.voters()
-	if err != nil {
-		p.logger.WarnContext(ctx, "cannot compare clocks", "error", err)
-		return fmt.Errorf("read the configuration: %w", err)
-	}
+	voters := d.raft.Voters()
 	if len(voters) == 0 {
-		return nil // not a member yet, so its own clock is no majority
+		return // not a member yet, so its own clock is no majority
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -66,5 +51,4 @@ func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration)
 		micros, err := p.peers.get(ctx, id, pathClock)
 		return time.UnixMicro(int64(micros)), err //nolint:gosec // as serveNumber has sent it
 	})
-	return nil
 }

@@ -49,7 +49,7 @@ type Worker struct {
 	Turn   func(ctx context.Context, purge uint64) bool
 	Forget func() // drops the texts that the interface keeps in memory
 	// Discard erases a state that is being restored beside the node's own.
-	Discard func()
+	Discard func() error
 	Logger  *slog.Logger
 
 	since   time.Time // when pending purges were first seen; zero without pending purges
@@ -122,7 +122,9 @@ func (w *Worker) eraseDue(ctx context.Context) error {
 	if time.Since(w.since) < w.Gather+maxTurn && !w.Turn(ctx, w.first) {
 		return nil
 	}
-	w.Discard()
+	if err := w.Discard(); err != nil {
+		return err
+	}
 	if s.Log < s.Known {
 		if err := w.cutLog(ctx); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,11 +61,9 @@ type Config struct {
 
 // Client sends to receivers. It is safe for concurrent use.
 type Client struct {
-	check     func(string) string
-	userAgent string
-	now       func() time.Time
-	timeout   time.Duration
-	http      *http.Client
+	cfg    Config
+	public *ssrf.Guardian // the public internet, the ports of https
+	http   *http.Client
 }
 
 // Message is a message to a receiver.
@@ -88,12 +87,17 @@ type Answer struct {
 
 // NewClient returns a client for receivers.
 func NewClient(cfg Config) *Client {
-	c := &Client{check: cfg.Check, userAgent: cfg.UserAgent, now: cfg.Now, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
-	if c.now == nil {
-		c.now = time.Now
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
+	ports := []uint16{httpsPort}
+	if cfg.Port != 0 {
+		ports = append(ports, cfg.Port)
+	}
+	c := &Client{cfg: cfg, public: ssrf.New(ssrf.WithPorts(ports...))}
 	d := &dialer{
-		net: net.Dialer{Control: newGuard(cfg).control, Resolver: cfg.Resolver, KeepAlive: -1},
+		net: net.Dialer{Control: c.control, Resolver: cfg.Resolver, KeepAlive: -1},
 		tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
 	}
 	var http1 http.Protocols
@@ -114,11 +118,11 @@ func NewClient(cfg Config) *Client {
 }
 
 // Timeout returns the upper bound of one exchange.
-func (c *Client) Timeout() time.Duration { return c.timeout }
+func (c *Client) Timeout() time.Duration { return c.cfg.Timeout }
 
 // Send posts a message to a receiver, once.
 func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	start := time.Now()
 	a := c.send(ctx, rawURL, m)
@@ -128,13 +132,14 @@ func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {
 
 func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, bytes.NewReader(m.Body))
-	if err != nil || req.URL.Scheme != "https" || req.URL.User != nil || c.check != nil && c.check(rawURL) != "" {
+	if err != nil || req.URL.Scheme != "https" || req.URL.User != nil ||
+		c.cfg.Check != nil && c.cfg.Check(rawURL) != "" {
 		return Answer{Reason: RejectedURL}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
-	req.Header.Set("User-Agent", c.userAgent)
-	sign(req.Header, &m, c.now())
+	req.Header.Set("User-Agent", c.cfg.UserAgent)
+	sign(req.Header, &m, c.cfg.Now())
 	res, err := c.http.Do(req)
 	if err != nil {
 		return Answer{Reason: reasonOf(err)}
@@ -142,7 +147,7 @@ func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 	defer func() { _ = res.Body.Close() }() // the rest of the body does not matter
 	a := Answer{Reason: statusReason(res.StatusCode), Gone: res.StatusCode == http.StatusGone}
 	if a.Reason != "" {
-		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), c.now())
+		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), c.cfg.Now())
 		return a
 	}
 	// With this status the receiver has the message, even if its answer breaks off.
@@ -205,44 +210,27 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host
 }
 
-// guard decides which addresses may be connected to. It checks each address after the name
+// control decides which addresses may be connected to. It checks each address after the name
 // was resolved and right before the connection is made, so that no answer of DNS can change in
 // between.
-type guard struct {
-	public *ssrf.Guardian // the public internet, the ports of https
-	allow  []netip.Prefix // in spite of everything else, for tests
-	own    func(netip.Addr) bool
-}
-
-func newGuard(cfg Config) *guard {
-	ports := []uint16{httpsPort}
-	if cfg.Port != 0 {
-		ports = append(ports, cfg.Port)
-	}
-	return &guard{public: ssrf.New(ssrf.WithPorts(ports...)), allow: cfg.AllowNets, own: cfg.Own}
-}
-
-func (g *guard) control(network, address string, raw syscall.RawConn) error {
+func (c *Client) control(network, address string, raw syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return g.public.Safe(network, address, raw) // returns the problem
+		return c.public.Safe(network, address, raw) // returns the problem
 	}
 	addr := to.Addr().WithZone("")
-	for _, p := range g.allow {
-		if p.Contains(addr) {
-			// The port is still checked, with an address that is certainly public.
-			return g.public.SafeAddrPort(netip.AddrPortFrom(certainlyPublic, to.Port()))
-		}
+	within := func(p netip.Prefix) bool { return p.Contains(addr) }
+	if slices.ContainsFunc(c.cfg.AllowNets, within) {
+		// The address is allowed. Its port is still checked, beside an address that passes.
+		return c.public.SafeAddrPort(netip.AddrPortFrom(certainlyPublic, to.Port()))
 	}
-	for _, p := range reserved {
-		if p.Contains(addr) {
-			return errReserved
-		}
+	if slices.ContainsFunc(reserved, within) {
+		return errReserved
 	}
-	if g.own != nil && g.own(addr.Unmap()) {
+	if c.cfg.Own != nil && c.cfg.Own(addr.Unmap()) {
 		return errOwn
 	}
-	return g.public.Safe(network, address, raw)
+	return c.public.Safe(network, address, raw)
 }
 
 var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1}) // an address that is not reserved for special purposes

@@ -97,7 +97,7 @@ func raw(answer string) func(http.ResponseWriter, pushtest.Received, *http.Reque
 }
 
 func TestAnswers(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		answer     func(w http.ResponseWriter, got pushtest.Received, r *http.Request)
 		reason     push.Reason
@@ -150,8 +150,7 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("X-Filler", strings.Repeat("x", 64<<10))
 		}, push.BrokenAnswer, false, 0},
 		{"hangs up", func(http.ResponseWriter, pushtest.Received, *http.Request) { panic(http.ErrAbortHandler) }, push.BrokenAnswer, false, 0},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGround(t, tt.answer)
 			a := g.send(t, g.url)
@@ -170,7 +169,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestTimeouts(t *testing.T) {
 	hang := func(_ http.ResponseWriter, _ pushtest.Received, r *http.Request) { <-r.Context().Done() }
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		answer func(w http.ResponseWriter, got pushtest.Received, r *http.Request)
 		change func(g *ground)
@@ -189,23 +188,20 @@ func TestTimeouts(t *testing.T) {
 				}
 			}
 		}, nil, 4 * time.Second, ""}, // its status said that it has it; a busy machine needs time for that
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGround(t, tt.answer, func(_ *ground, cfg *push.Config) { cfg.Timeout = tt.within })
 			if tt.change != nil {
 				tt.change(g)
 			}
-			if a := g.send(t, g.url); a.Reason != tt.reason {
-				t.Errorf("answer %+v, want reason %q", a, tt.reason)
-			}
+			check.Equal(t, g.send(t, g.url).Reason, tt.reason, "reason")
 		})
 	}
 }
 
 func TestRejectedAddresses(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		addrs []string
 	}{
@@ -221,8 +217,7 @@ func TestRejectedAddresses(t *testing.T) {
 		{"unique local", []string{"fd00:ec2::254"}},
 		{"through a translator", []string{"64:ff9b::7f00:1"}},
 		{"six to four", []string{"2002:7f00:1::1"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGround(t, status(http.StatusOK), func(g *ground, c *push.Config) {
 				g.names.Set(host, tt.addrs...)

@@ -2,6 +2,7 @@ package push
 
 import (
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -133,16 +134,8 @@ func (t *quotaTable) sweep(now int64) {
 		return
 	}
 	t.swept = now
-	for key, times := range t.own {
-		if len(lastHour(times, now)) == 0 {
-			delete(t.own, key)
-		}
-	}
-	for bucket, times := range t.shared {
-		if len(lastHour(times, now)) == 0 {
-			delete(t.shared, bucket)
-		}
-	}
+	maps.DeleteFunc(t.own, func(_ string, checks []check) bool { return len(lastHour(checks, now)) == 0 })
+	maps.DeleteFunc(t.shared, func(_ uint64, checks []check) bool { return len(lastHour(checks, now)) == 0 })
 }
 
 // lastHour returns the checks that are not older than the window.

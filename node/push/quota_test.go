@@ -124,9 +124,7 @@ func TestQuotaIsBounded(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	many("new", push.MaxQuotaKeys, 0)
-	if quota.Hosts() != push.MaxQuotaKeys {
-		t.Errorf("after an hour %d hosts are remembered, want the %d of now", quota.Hosts(), push.MaxQuotaKeys)
-	}
+	check.Equal(t, quota.Hosts(), push.MaxQuotaKeys, "hosts that are remembered after an hour")
 }
 
 // TestQuotaMovesNobody holds that a host has one share in any hour, too, when there

@@ -27,7 +27,7 @@ func challengeOf(t *testing.T, body []byte) (challenge, decoy, replyWith string)
 }
 
 func TestVerify(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		status int
 		answer func(challenge, decoy, replyWith string) string
@@ -43,8 +43,7 @@ func TestVerify(t *testing.T) {
 		{"the decoy alone", http.StatusOK, func(_, d, _ string) string { return d }, push.ChallengeMissing},
 		{"the challenge and the decoy", http.StatusOK, func(c, d, _ string) string { return c + d }, push.DecoyRepeated},
 		{"the decoy far behind the challenge", http.StatusOK, func(c, d, _ string) string { return c + strings.Repeat("x", 3000) + d }, push.DecoyRepeated},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGround(t, func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
 				w.WriteHeader(tt.status)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	datadir "github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simdisk"
 	"github.com/commons-cluster/commons/internal/simnet"
@@ -413,9 +414,7 @@ func (c *nodes) judge(calls []record.Call, began time.Time, last nodetest.Entry)
 // other calls of scripts/chaos, which its checks judge. A failure shows the seed and the
 // events of its run.
 func TestNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the steps test and simulation run it")
-	}
+	longtest.SkipShort(t, "the steps test and simulation run it")
 	t.Parallel()
 	seeds(t, foundByNodes, func(seed uint64, o *journal) { simulateNodes(t, seed, o) })
 }

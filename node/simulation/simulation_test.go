@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/memdir"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -47,9 +48,7 @@ var (
 // TestSimulation runs clusters of Raft with the faults of several seeds. A failure shows the
 // seed and the events of its run.
 func TestSimulation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the steps test and simulation run it")
-	}
+	longtest.SkipShort(t, "the steps test and simulation run it")
 	t.Parallel()
 	dir := memdir.TempDir(t)
 	runs := 0

@@ -111,21 +111,16 @@ func TestFoldsCountOnce(t *testing.T) {
 		u.since = now
 		for folded := true; folded; {
 			var err error
-			if folded, err = u.fold(t.Context(), now, stored.replicate); err != nil {
-				rt.Fatal(err)
-			}
+			folded, err = u.fold(t.Context(), now, stored.replicate)
+			must.Do(rt, err)
 		}
-		if fmt.Sprint(stored.calls) != fmt.Sprint(want.calls) {
-			rt.Fatalf("the state has %v, want %v", stored.calls, want.calls)
-		}
+		must.Equal(rt, fmt.Sprint(stored.calls), fmt.Sprint(want.calls), "calls in the state")
 		for of, s := range sketches {
 			if !bytes.Equal(stored.registers[of], s.Registers()) {
 				rt.Fatalf("the sketch of %+v differs", of)
 			}
 		}
-		if len(u.calls) > 0 {
-			rt.Fatalf("left: %v", u.calls)
-		}
+		must.Equal(rt, len(u.calls), 0, "calls that are left")
 	})
 }
 
@@ -183,9 +178,7 @@ func TestNoFoldWithoutCalls(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.Err(t, err, nil, "fold")
 }
 
 // TestFoldIsGivenUp holds when a fold is repeated and when it is not.
@@ -203,9 +196,8 @@ func TestFoldIsGivenUp(t *testing.T) {
 	} {
 		u := New(Config{Boot: command.BootID{1}})
 		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
-		if _, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { return test.err }); !errors.Is(err, test.err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { return test.err })
+		check.Err(t, err, test.err, "%s", name)
 		u.Count(op.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "wget"})
 		var got uint64
 		if _, err := u.fold(t.Context(), noon.Add(test.later), func(_ context.Context, body command.Payload) error {

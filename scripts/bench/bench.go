@@ -17,11 +17,8 @@ import (
 	"time"
 )
 
-// Bounds of Options.Size.
-const (
-	minSize = 40   // room for the mark that makes a body unique
-	maxSize = 5000 // the service takes no more characters
-)
+// bodySize is the size of a written body in bytes.
+const bodySize = 1000
 
 // Mode names the requests that the connections send.
 type Mode string
@@ -43,25 +40,22 @@ type Options struct {
 	Connections int
 	Duration    time.Duration
 	Rate        float64 // requests a second in an open loop; 0 means a closed loop
-	Size        int     // bytes of a written body
 	Fill        int     // entries to publish before measuring
 	MCP         bool    // write by the tool interface
 	PID         int     // process whose memory is reported, or 0
 }
 
-// target is a node.
-type target struct{ url, address string }
-
-func (o Options) targets() (targets []target, err error) {
+// targets returns host and port of each node.
+func (o Options) targets() (targets []string, err error) {
 	for _, raw := range o.URLs {
 		u, err := url.Parse(raw)
 		if err != nil || u.Scheme != "http" || u.Port() == "" {
 			return nil, fmt.Errorf("%q is not http://host:port", raw)
 		}
-		targets = append(targets, target{"http://" + u.Host, u.Host})
+		targets = append(targets, u.Host)
 	}
-	if len(targets) == 0 || o.Connections < 1 || o.Duration <= 0 || o.Size < minSize || o.Size > maxSize {
-		return nil, fmt.Errorf("bench needs nodes, connections, a duration, and bodies of %d to %d bytes", minSize, maxSize)
+	if len(targets) == 0 || o.Connections < 1 || o.Duration <= 0 {
+		return nil, errors.New("bench needs nodes, connections and a duration")
 	}
 	return targets, nil
 }
@@ -77,15 +71,25 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Fill > 0 {
 		fill := o
 		fill.Mode, fill.Rate = Write, 0
-		if err := fill.fill(ctx, targets, run+"f"); err != nil {
-			return nil, err
+		var left atomic.Int64
+		left.Store(int64(o.Fill))
+		filled := summarize(fill, fill.start(ctx, targets, run+"f", &left), time.Second)
+		if filled.Errors > 0 {
+			return nil, fmt.Errorf("filling with %d entries: %v, %v", o.Fill, filled.Statuses, filled.Failures)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
 	memory := make(chan float64, 1)
 	go func() { memory <- peakMemory(watching, o.PID) }()
-	report := o.measure(ctx, targets, run)
+	measured, end := context.WithTimeout(ctx, o.Duration)
+	defer end()
+	start := time.Now()
+	workers := o.start(measured, targets, run, nil)
+	report := summarize(o, workers, time.Since(start))
 	stop()
 	report.PeakRSSAnonMB = <-memory
 	if report.Requests == 0 {
@@ -94,27 +98,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-func (o Options) measure(ctx context.Context, targets []target, run string) *Report {
-	ctx, cancel := context.WithTimeout(ctx, o.Duration)
-	defer cancel()
-	start := time.Now()
-	workers := o.start(ctx, targets, run, nil)
-	return summarize(o, workers, time.Since(start))
-}
-
-// fill publishes o.Fill entries and fails when one of them is rejected.
-func (o Options) fill(ctx context.Context, targets []target, run string) error {
-	var left atomic.Int64
-	left.Store(int64(o.Fill))
-	report := summarize(o, o.start(ctx, targets, run, &left), time.Second)
-	if report.Errors > 0 {
-		return fmt.Errorf("filling with %d entries: %v, %v", o.Fill, report.Statuses, report.Failures)
-	}
-	return ctx.Err()
-}
-
 // start runs all connections to their end. left bounds their requests; nil means no bound.
-func (o Options) start(ctx context.Context, targets []target, run string, left *atomic.Int64) []*worker {
+func (o Options) start(ctx context.Context, targets []string, run string, left *atomic.Int64) []*worker {
 	workers := make([]*worker, o.Connections)
 	var group sync.WaitGroup
 	for i := range workers {
@@ -123,16 +108,6 @@ func (o Options) start(ctx context.Context, targets []target, run string, left *
 	}
 	group.Wait()
 	return workers
-}
-
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-time.After(wait):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func errorKind(err error) string {

@@ -49,10 +49,9 @@ func TestEveryLatencyCounts(t *testing.T) {
 
 func TestTextsHaveTheirSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(minSize, maxSize).Draw(t, "size")
 		w := newWriter(rapid.Uint64().Draw(t, "seed"))
-		text := string(w.appendText([]byte("kept"), mark("bench-abc", 7, 8), size))
-		if len(text) != size+len("kept") || !strings.HasPrefix(text, "keptbench-abc-7-8 ") {
+		text := string(w.appendText([]byte("kept"), mark("bench-abc", 7, 8)))
+		if len(text) != bodySize+len("kept") || !strings.HasPrefix(text, "keptbench-abc-7-8 ") {
 			t.Fatalf("%d bytes: %q", len(text), text)
 		}
 		if strings.TrimSpace(text) != text || strings.ContainsAny(text, "\"\\\n") {

@@ -2,14 +2,12 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // Report is the result of a measurement.
@@ -109,27 +107,12 @@ func milliseconds(d time.Duration) float64 {
 
 const memoryInterval = 500 * time.Millisecond
 
-// anonymousMemory returns the anonymous resident memory of a process in MB: its own
-// allocations, without mapped files.
-func anonymousMemory(pid int) (float64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kb / 1024, err
-		}
-	}
-	return 0, errors.New("its status has no RssAnon")
-}
-
-// peakMemory returns the highest memory of a process until ctx ends; 0 without a process.
+// peakMemory returns the highest anonymous resident memory of a process until ctx ends, in MB: its
+// own allocations, without mapped files. It returns 0 without a process.
 func peakMemory(ctx context.Context, pid int) (most float64) {
-	for again := pid != 0; again; again = pause(ctx, memoryInterval) {
-		if now, err := anonymousMemory(pid); err == nil {
-			most = max(most, now)
+	for again := pid != 0; again; again = harness.Pause(ctx, memoryInterval) {
+		if now, err := harness.Memory(pid); err == nil {
+			most = max(most, float64(now.RssAnon)/(1<<20))
 		}
 	}
 	return most

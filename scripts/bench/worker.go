@@ -15,6 +15,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // The shape of the requests.
@@ -45,8 +47,8 @@ const toolRejected = "rejected by the tool"
 // worker is one connection and its measurements.
 type worker struct {
 	options Options
-	targets []target
-	at      int // index of the target in use
+	targets []string // host and port of each
+	at      int      // index of the target in use
 	run     string
 	number  int           // of the connection
 	sent    int           // requests so far
@@ -66,7 +68,7 @@ type worker struct {
 	tags [2]string // of the newest answers, of Poll: a list, home
 }
 
-func newWorker(o Options, targets []target, run string, number int, left *atomic.Int64) *worker {
+func newWorker(o Options, targets []string, run string, number int, left *atomic.Int64) *worker {
 	return &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
@@ -83,7 +85,7 @@ func (w *worker) loop(ctx context.Context) {
 		due = time.Now().Add(period * time.Duration(w.number) / time.Duration(w.options.Connections))
 	}
 	for ctx.Err() == nil && (w.left == nil || w.left.Add(-1) >= 0) {
-		if period > 0 && !pause(ctx, time.Until(due)) {
+		if period > 0 && !harness.Pause(ctx, time.Until(due)) {
 			return
 		}
 		w.step(ctx, due)
@@ -120,15 +122,24 @@ func (w *worker) step(ctx context.Context, due time.Time) {
 	if !due.IsZero() && status >= firstErrorStatus {
 		name = rejected
 	}
-	w.note(name, late+took)
+	if w.latencies[name] == nil {
+		w.latencies[name] = newHistogram()
+	}
+	record(w.latencies[name], late+took)
 	w.statuses[status]++
 }
 
 // connect reports whether there is a connection now. The connection is closed when
-// ctx ends, which cuts off an exchange that is under way.
+// ctx ends, which cuts off an exchange that is under way. The client is fasthttp's: net/http's
+// costs about as much as the servers measured here.
 func (w *worker) connect(ctx context.Context) bool {
 	if w.client == nil {
-		w.client = w.newClient(ctx)
+		w.client = &fasthttp.HostClient{
+			Addr: w.targets[w.at], Name: "commons-bench",
+			Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
+			MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
+			ReadBufferSize: readBuffer, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
+		}
 	}
 	if w.client.ConnsCount() > 0 {
 		return true
@@ -140,17 +151,6 @@ func (w *worker) connect(ctx context.Context) bool {
 	}
 	w.client.ReleaseConn(c)
 	return true
-}
-
-// newClient returns a client of the target in use. net/http's costs about as much as
-// the servers measured here.
-func (w *worker) newClient(ctx context.Context) *fasthttp.HostClient {
-	return &fasthttp.HostClient{
-		Addr: w.targets[w.at].address, Name: "commons-bench",
-		Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
-		MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
-		ReadBufferSize: readBuffer, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
-	}
 }
 
 // boundConn is closed when a context ends.
@@ -197,14 +197,6 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	return took, true
 }
 
-// note records a latency.
-func (w *worker) note(name string, took time.Duration) {
-	if w.latencies[name] == nil {
-		w.latencies[name] = newHistogram()
-	}
-	record(w.latencies[name], took)
-}
-
 // failed counts a transport error, and turns to the next node after a pause.
 func (w *worker) failed(ctx context.Context, err error) {
 	w.hangUp()
@@ -213,7 +205,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 	}
 	w.failures[errorKind(err)]++
 	w.at = (w.at + 1) % len(w.targets)
-	pause(ctx, reconnectAfter)
+	harness.Pause(ctx, reconnectAfter)
 }
 
 func (w *worker) hangUp() {
@@ -260,7 +252,7 @@ func (w *worker) prepare(mode Mode) {
 
 // address sets the URL of the next request: a path at the node in use.
 func (w *worker) address(path string) {
-	w.url = append(append(w.url[:0], w.targets[w.at].url...), path...)
+	w.url = append(append(append(w.url[:0], "http://"...), w.targets[w.at]...), path...)
 }
 
 func (w *worker) channel() string {
@@ -288,7 +280,7 @@ func (w *worker) publish() (path string) {
 		format, path = toolStart+format+toolEnd, "/mcp"
 	}
 	// A text has letters, digits, spaces, '-' and '.', which need no escaping.
-	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent), w.options.Size)
+	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent))
 	w.body = fmt.Appendf(w.body[:0], format, w.text, w.number, w.channel(), title)
 	return path
 }
@@ -360,16 +352,15 @@ func newWriter(seed uint64) *writer {
 
 func (w *writer) word() string { return vocabulary[w.ranks.Uint64()] }
 
-// appendText appends size bytes: the mark, which makes them unique, and sentences. A mark
-// longer than size is kept whole.
-func (w *writer) appendText(dst []byte, mark string, size int) []byte {
+// appendText appends bodySize bytes: the mark, which makes them unique, and sentences.
+func (w *writer) appendText(dst []byte, mark string) []byte {
 	text := corpus()
-	from := w.random.IntN(len(text) - maxSize)
+	from := w.random.IntN(len(text) - bodySize)
 	for text[from] != ' ' {
 		from--
 	}
 	dst = append(dst, mark...)
-	dst = append(dst, text[from:from+max(size-len(mark), 0)]...)
+	dst = append(dst, text[from:from+bodySize-len(mark)]...)
 	if end := len(dst) - 1; dst[end] == ' ' { // surrounding white space would be trimmed away
 		dst[end] = '.'
 	}

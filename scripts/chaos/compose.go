@@ -33,6 +33,7 @@ func balancedPlan(pause time.Duration, grown ...event) []event {
 		{For: time.Second, Fault: "Look", Target: cluster},
 		{For: time.Second, Fault: "Move the leadership", Target: cluster},
 		{For: time.Second, Fault: "Restart or upgrade", Target: cluster},
+		{For: time.Second, Fault: "Roll an upgrade back", Target: cluster},
 		{For: time.Second, Fault: "Replace a machine", Target: cluster},
 		{For: time.Second, Fault: "Recreate", Target: cluster},
 		{For: time.Second, Fault: "Add a node", Target: cluster},
@@ -59,9 +60,10 @@ func afterwardsBalanced() []event {
 // Compose. The names of procedures are those of the manual, or capitalized: those that are not here
 // are followed, and no more.
 var containerFaults = map[string]fault{
-	"kill":  {process: true, begin: each(func(b *testbed, n *harness.Node) { b.containers.kill(n) }), end: each(undoContainer)},
-	"pause": {process: true, begin: each(func(b *testbed, n *harness.Node) { b.containers.pause(n) }), end: each(undoContainer)},
+	"kill":  {process: true, begin: each((*testbed).killContainer), end: each(repairContainer)},
+	"pause": {process: true, begin: each((*testbed).pauseContainer), end: each(repairContainer)},
 
+	"Roll an upgrade back": onProject((*testbed).rollBack),
 	"Replace a machine":    onProject((*testbed).replaceDisk),
 	"Recreate":             {interrupts: true, begin: ofProject((*testbed).recreate)},
 	"Collect measurements": onProject((*testbed).collect),
@@ -101,6 +103,18 @@ func keeping(title string) fault {
 			}
 		}
 	}))
+}
+
+// rollBack checks that each node runs the former image afterwards, which is the same program here.
+func (b *testbed) rollBack() {
+	p := b.containers
+	harness.Got(p.docker("tag", harness.Got(p.on("node1", "inspect", "--format", "{{.Config.Image}}")), p.formerImage()))
+	p.follow("Roll an upgrade back")
+	for _, n := range b.nodes {
+		if image := harness.Got(p.on(n.Name, "inspect", "--format", "{{.Config.Image}}")); image != p.formerImage() {
+			harness.Failf("%s runs %s, and not the former image", n.Name, image)
+		}
+	}
 }
 
 // replaceDisk checks that the manual's node comes back as a new server, which takes the

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +25,6 @@ import (
 )
 
 const (
-	// composeFile is the file of the projects that are made here.
-	composeFile = "docker-compose.cluster.yml"
 	// engineTimeout bounds one command of the engine or of Compose.
 	engineTimeout = 3 * time.Minute
 	// subnets is the number of networks that projects choose from at random: those of
@@ -41,9 +38,6 @@ const (
 	secretInContainer = "/secret/cluster"
 )
 
-// nodeService matches the names of services that are nodes.
-var nodeService = regexp.MustCompile(`^node\d+$`)
-
 // containers are the containers of a Compose project that is made for the run. The names of
 // services are host names here, whatever addresses their containers have.
 type containers struct {
@@ -54,22 +48,20 @@ type containers struct {
 	prometheus string          // its URL, if it runs
 	manual     *manual
 
-	made bool                    // there is something to remove
-	undo map[string]func() error // by node: ends its fault
+	made bool // there is something to remove
 
 	mu    sync.Mutex
 	hosts map[string]string // addresses by service
 }
 
-// newContainers prepares a project with a name of its own. It starts no container. The error is
-// errSkipped on a machine without a container engine or without Compose.
-func newContainers(ctx context.Context, o *options) (*containers, error) {
+// newContainers prepares a project with a name of its own. It starts no container. It fails with
+// ErrSkipped on a machine without a container engine or without Compose.
+func newContainers(ctx context.Context, o *options) *containers {
 	p := &containers{
-		ctx: ctx, name: fmt.Sprintf("commons-chaos-%016x", rand.Uint64()),
-		undo: map[string]func() error{}, hosts: map[string]string{},
+		ctx: ctx, name: fmt.Sprintf("commons-chaos-%016x", rand.Uint64()), hosts: map[string]string{},
 	}
 	if _, err := p.do(ctx, "docker", "info"); err != nil {
-		return nil, fmt.Errorf("%w: no container engine: %w", errSkipped, err)
+		harness.Failf("%w: no container engine: %w", harness.ErrSkipped, err)
 	}
 	for _, compose := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
 		if _, err := p.do(ctx, append(slices.Clone(compose), "version")...); err == nil {
@@ -78,25 +70,20 @@ func newContainers(ctx context.Context, o *options) (*containers, error) {
 		}
 	}
 	if p.compose == nil {
-		return nil, fmt.Errorf("%w: neither `docker compose` nor `docker-compose` runs", errSkipped)
+		harness.Failf("%w: neither `docker compose` nor `docker-compose` runs", harness.ErrSkipped)
 	}
-	balancer, err := freeport.Addr()
-	prometheus, err2 := freeport.Addr()
-	manual, err3 := readManual()
-	if err := errors.Join(err, err2, err3); err != nil {
-		return nil, err
-	}
-	p.prometheus, p.manual = "http://"+prometheus, manual
+	balancer, prometheus := harness.Got(freeport.Addr()), harness.Got(freeport.Addr())
+	p.prometheus, p.manual = "http://"+prometheus, readManual()
 	rate, burst := 0, 0
 	if o.limited() { // all calls through the balancer have one address
 		rate, burst = record.Balanced*record.Lanes*limitedRate, record.Balanced*record.Lanes*limitedBurst
 	}
 	p.env = append(os.Environ(),
-		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile, "COMMONS_PORT="+balancer, "PROMETHEUS_PORT="+prometheus,
+		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE=docker-compose.cluster.yml", "COMMONS_PORT="+balancer, "PROMETHEUS_PORT="+prometheus,
 		fmt.Sprintf("COMMONS_SUBNET=10.88.%d.0/24", rand.IntN(subnets)),
 		"COMMONS_WRITE_RATE="+strconv.Itoa(rate), "COMMONS_WRITE_BURST="+strconv.Itoa(burst))
-	err = p.unused(ctx)
-	return p, err
+	harness.Must(p.unused(ctx))
+	return p
 }
 
 // do runs a command and returns its output.
@@ -127,6 +114,9 @@ func (p *containers) up(args ...string) {
 
 // label is an engine filter for everything that belongs to the project.
 func (p *containers) label() string { return "label=com.docker.compose.project=" + p.name }
+
+// formerImage is the image of the version before an upgrade.
+func (p *containers) formerImage() string { return p.name + ":former" }
 
 // unused returns an error if the engine has containers, volumes or networks of the project.
 func (p *containers) unused(ctx context.Context) error {
@@ -185,23 +175,12 @@ func (p *containers) find(n *harness.Node) error {
 
 // dial connects to a service at the current address of its container.
 func (p *containers) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
+	host, port, _ := net.SplitHostPort(addr) // net/http has joined them
 	p.mu.Lock()
 	host = cmp.Or(p.hosts[host], host)
 	p.mu.Unlock()
 	var d net.Dialer
 	return d.DialContext(ctx, network, net.JoinHostPort(host, port))
-}
-
-// services returns the project's nodes that have a running container.
-func (p *containers) services(ctx context.Context) ([]string, error) {
-	out, err := p.do(ctx, "docker", "ps", "--filter", p.label(), "--format", `{{.Label "com.docker.compose.service"}}`)
-	names := slices.DeleteFunc(strings.Fields(out), func(name string) bool { return !nodeService.MatchString(name) })
-	slices.Sort(names)
-	return names, err
 }
 
 // prepareContainers starts the project.
@@ -221,7 +200,9 @@ func (b *testbed) prepareContainers(place string) {
 // adopt makes the project's running nodes, and the balancer, the nodes of the run.
 func (b *testbed) adopt() {
 	p := b.containers
-	services := harness.Got(p.services(b.run.Ctx))
+	running := harness.Got(p.do(b.run.Ctx, "docker", "ps", "--filter", p.label(), "--format", `{{.Label "com.docker.compose.service"}}`))
+	services := slices.DeleteFunc(strings.Fields(running), func(name string) bool { return !strings.HasPrefix(name, "node") })
+	slices.Sort(services)
 	id := harness.Got(p.on(services[0], "inspect", "--format", "{{.Id}}"))
 	harness.Got(p.docker("cp", id+":"+secretInContainer, b.secret()))
 	known := b.nodes
@@ -245,55 +226,39 @@ func (b *testbed) adopt() {
 // secret is the path of the copy of the cluster's secret.
 func (b *testbed) secret() string { return b.run.Path("secret") }
 
-// kill kills a node's container.
-func (p *containers) kill(n *harness.Node) {
-	p.undo[n.Name] = func() error {
-		_, err := p.on(n.Name, "start")
-		return errors.Join(err, p.find(n))
+func (b *testbed) killContainer(n *harness.Node) {
+	b.undo[n.Name] = func() error {
+		_, err := b.containers.on(n.Name, "start")
+		return errors.Join(err, b.containers.find(n))
 	}
-	harness.Got(p.on(n.Name, "kill", "--signal", "KILL"))
+	harness.Got(b.containers.on(n.Name, "kill", "--signal", "KILL"))
 }
 
-// pause stops all processes of a node's container.
-func (p *containers) pause(n *harness.Node) {
-	p.undo[n.Name] = func() error { _, err := p.on(n.Name, "unpause"); return err }
-	harness.Got(p.on(n.Name, "pause"))
+// pauseContainer stops all processes of a node's container.
+func (b *testbed) pauseContainer(n *harness.Node) {
+	b.undo[n.Name] = func() error { _, err := b.containers.on(n.Name, "unpause"); return err }
+	harness.Got(b.containers.on(n.Name, "pause"))
 }
 
-// undoContainer ends the fault of a node's container.
-func undoContainer(b *testbed, n *harness.Node) {
-	err := b.containers.undo[n.Name]()
-	delete(b.containers.undo, n.Name)
-	harness.Must(err)
-}
+func repairContainer(b *testbed, n *harness.Node) { harness.Must(b.repair(n.Name)) }
 
-// close undoes what is not undone yet, and removes everything that has the project's name. It
-// reports what is left.
+// close removes everything that has the project's name. It reports what is left.
 func (p *containers) close() {
-	for _, undo := range p.undo {
-		_ = undo() // the project is removed
-	}
-	clear(p.undo)
 	if !p.made {
 		return
 	}
 	ctx := context.Background() // also after Ctrl-C
 	_, err := p.do(ctx, append(slices.Clone(p.compose), "--profile", "five", "--profile", "observability", "--profile", "operator",
 		"down", "--volumes", "--remove-orphans", "--timeout", "5")...)
+	_, _ = p.docker("image", "rm", p.formerImage()) // if it was made
 	complain(errors.Join(err, p.unused(ctx)))
 }
 
 // keepLogs writes what nodes have logged since the run began to the files where processes
 // log.
-func (p *containers) keepLogs(nodes []*harness.Node, began time.Time) error {
+func (p *containers) keepLogs(nodes []*harness.Node, began time.Time) {
 	for _, n := range nodes {
-		out, err := p.on(n.Name, "logs", "--since", began.UTC().Format(time.RFC3339))
-		if err == nil {
-			err = os.WriteFile(filepath.Clean(n.Log), []byte(out), 0o600)
-		}
-		if err != nil {
-			return err
-		}
+		out := harness.Got(p.on(n.Name, "logs", "--since", began.UTC().Format(time.RFC3339)))
+		harness.Must(os.WriteFile(filepath.Clean(n.Log), []byte(out), 0o600))
 	}
-	return nil
 }

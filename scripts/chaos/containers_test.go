@@ -40,7 +40,7 @@ func withEngine(t *testing.T) (b *testbed, told func() string, write func(name, 
 		must.Do(t, errors.Join(err, os.Remove(filepath.Join(dir, "told"))))
 		return string(text)
 	}
-	return &testbed{containers: &containers{undo: map[string]func() error{}, hosts: map[string]string{}}}, told, write
+	return &testbed{undo: map[string]func() error{}, containers: &containers{hosts: map[string]string{}}}, told, write
 }
 
 // TestContainersAreLeftAsTheyWere: each fault is undone, at the latest when the run ends.
@@ -51,12 +51,12 @@ func TestContainersAreLeftAsTheyWere(t *testing.T) {
 		"kill":  {"kill --signal KILL 0123", "start 0123"},
 		"pause": {"pause 0123", "unpause 0123"},
 	} {
-		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, b.containers.close} {
+		for _, end := range []func(){func() { containerFaults[name].end(b, nodes) }, b.release} {
 			containerFaults[name].begin(b, nodes)
 			check.Contains(t, told(), want[0], "%s begins", name)
 			end()
 			check.Contains(t, told(), want[1], "%s ends", name)
-			check.Empty(t, b.containers.undo, "%s is still to be undone", name)
+			check.Empty(t, b.undo, "%s is still to be undone", name)
 		}
 	}
 }

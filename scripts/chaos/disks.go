@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -31,33 +33,28 @@ const (
 // the load of the machine's real disk does not matter.
 type disk struct {
 	place, image string
-	thaw         func() // ends a freeze; nil while the disk is not frozen
 }
 
 // giveDisks puts each voter's data on its own small disk. If that is not possible,
 // noDisks says why, and there are no disk faults.
 func (b *testbed) giveDisks(ctx context.Context) {
-	images := b.run.Path("images")
-	if err := errors.Join(os.MkdirAll(images, 0o700), system(ctx, "mount", "-t", "tmpfs", "tmpfs", images)); err != nil {
+	err := harness.Try(func() {
+		images := b.run.Path("images")
+		harness.Must(errors.Join(os.MkdirAll(images, 0o700), system(ctx, "mount", "-t", "tmpfs", "tmpfs", images)))
+		b.mounts = append(b.mounts, images)
+		for _, n := range b.voters {
+			d := &disk{place: n.Dir + "-disk", image: filepath.Join(images, n.Name)}
+			harness.Must(errors.Join(os.MkdirAll(d.place, 0o700),
+				system(ctx, "truncate", "--size", diskSize, d.image),
+				system(ctx, "mkfs.ext4", "-q", "-F", d.image)))
+			harness.Must(d.mount(ctx))
+			b.disks[n.Name], b.mounts = d, append(b.mounts, d.place)
+			n.Dir = filepath.Join(d.place, "data")
+			n.Flags["data-dir"], n.Flags["disk-reserve"], n.Flags["hang-timeout"] = n.Dir, diskReserve, hangTimeout
+		}
+	})
+	if err != nil {
 		b.noDisks = err.Error()
-		return
-	}
-	b.images = images
-	for _, n := range b.voters {
-		d := &disk{place: n.Dir + "-disk", image: filepath.Join(images, n.Name)}
-		err := errors.Join(os.MkdirAll(d.place, 0o700),
-			system(ctx, "truncate", "--size", diskSize, d.image),
-			system(ctx, "mkfs.ext4", "-q", "-F", d.image))
-		if err == nil {
-			err = d.mount(ctx)
-		}
-		if err != nil {
-			b.noDisks = err.Error()
-			return
-		}
-		b.disks[n.Name] = d
-		n.Dir = filepath.Join(d.place, "data")
-		n.Flags["data-dir"], n.Flags["disk-reserve"], n.Flags["hang-timeout"] = n.Dir, diskReserve, hangTimeout
 	}
 }
 
@@ -68,29 +65,12 @@ func (d *disk) mount(ctx context.Context) error {
 // takeDisks unmounts the disks, also after the run was interrupted. It is called when no
 // node runs.
 func (b *testbed) takeDisks() {
-	var places []string
-	for _, d := range b.disks {
-		places = append(places, d.place)
-	}
-	if b.images != "" {
-		places = append(places, b.images)
-	}
-	for _, place := range places {
+	for _, place := range slices.Backward(b.mounts) {
 		err := await.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device is released a little later than its file system
 			return system(context.Background(), "umount", place)
 		})
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "chaos: %s stays mounted: %v\n", place, err)
-		}
-	}
-}
-
-// thawDisks ends every freeze: a process that waits for its disk cannot end.
-func (b *testbed) thawDisks() {
-	for _, d := range b.disks {
-		if d.thaw != nil {
-			d.thaw()
-			d.thaw = nil
 		}
 	}
 }
@@ -120,55 +100,33 @@ const (
 	withoutJournal   = 2 // of extShutdown: what has not been synced is lost
 )
 
+func (d *disk) freeze() error { return d.ioctl(fiFreeze, 0) }
+func (d *disk) thaw() error   { return d.ioctl(fiThaw, 0) }
+
 // ioctl makes a call on the disk's root.
-func (d *disk) ioctl(request uintptr, value uint32) error {
+func (d *disk) ioctl(request uint, value int) error {
 	f, err := os.Open(d.place)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&value))); errno != 0 { //nolint:gosec // as the kernel wants it
-		return fmt.Errorf("%s: %w", d.place, errno)
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), request, value); err != nil {
+		return fmt.Errorf("%s: %w", d.place, err)
 	}
 	return nil
 }
 
-// hang makes every write of a node wait, until work is called.
+// hang makes every write of a node wait.
 func (b *testbed) hang(n *harness.Node) {
 	d := b.disks[n.Name]
-	harness.Must(d.ioctl(fiFreeze, 0))
-	d.thaw = func() { complain(d.ioctl(fiThaw, 0)) }
+	harness.Must(d.freeze())
+	b.undo[n.Name] = d.thaw
 }
 
-// slow makes every write of a node wait for slowSync, until work is called.
+// slow makes every write of a node wait for slowSync.
 func (b *testbed) slow(n *harness.Node) {
 	d := b.disks[n.Name]
-	ctx, stop := context.WithCancel(b.run.Ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if err := d.ioctl(fiFreeze, 0); err != nil {
-				complain(err)
-				return
-			}
-			harness.Pause(ctx, slowSync)
-			complain(d.ioctl(fiThaw, 0))
-			harness.Pause(ctx, slowPause)
-		}
-	}()
-	d.thaw = func() { stop(); <-ended }
-}
-
-// work ends hang and slow. A node that has ended meanwhile is started again.
-func (b *testbed) work(n *harness.Node) {
-	d := b.disks[n.Name]
-	d.thaw()
-	d.thaw = nil
-	harness.Pause(b.run.Ctx, time.Second) // the node may be about to end, because its disk did not respond
-	if !n.Running() {
-		b.start(n)
-	}
+	b.alternate(n, d.freeze, d.thaw, slowSync, slowPause)
 }
 
 // fail makes every call to a node's disk fail from now on. Unsynced data is lost.

@@ -13,13 +13,13 @@ var faults = map[string]fault{
 	"kill":      {process: true, begin: each(func(_ *testbed, n *harness.Node) { n.Kill() }), end: each((*testbed).start)},
 	"terminate": {process: true, begin: send(syscall.SIGTERM), end: each((*testbed).startAgain)},
 	"pause":     {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
-	"starve":    {process: true, begin: each((*testbed).starve), end: each((*testbed).feed)},
+	"starve":    {process: true, begin: each((*testbed).starve), end: each((*testbed).resume)},
 	"replace":   {process: true, spoils: true, begin: each((*testbed).replace)},
 	"lead":      {begin: each((*testbed).lead)},
 
 	"fill":       {disk: true, begin: each((*testbed).fill), end: each((*testbed).empty)},
-	"hang disk":  {disk: true, process: true, begin: each((*testbed).hang), end: each((*testbed).work)},
-	"slow disk":  {disk: true, process: true, begin: each((*testbed).slow), end: each((*testbed).work)},
+	"hang disk":  {disk: true, process: true, begin: each((*testbed).hang), end: each((*testbed).resume)},
+	"slow disk":  {disk: true, process: true, begin: each((*testbed).slow), end: each((*testbed).resume)},
 	"fail disk":  {disk: true, process: true, begin: each((*testbed).fail), end: each((*testbed).remount)},
 	"lose power": {disk: true, process: true, begin: each((*testbed).losePower), end: each((*testbed).restorePower)},
 

@@ -54,8 +54,8 @@ func (r *report) living() check.Verdict {
 }
 
 // excused reports whether a call's node was the target of a fault, or too few voters were
-// left, until all nodes were well again. A client of the balancer may lose one write with
-// each target, and hears of it before the timeout. Such writes are added to lost.
+// left, until all nodes were well again. A client of the balancer may lose one write without a
+// request_id with each target, and hears of it before the timeout. Such writes are added to lost.
 func (r *report) excused(c *record.Call, lost map[string]bool) bool {
 	for i, e := range r.plan {
 		if c.Begin > e.Well || e.Begin > c.End {
@@ -64,7 +64,7 @@ func (r *report) excused(c *record.Call, lost map[string]bool) bool {
 		if e.Minority || slices.Contains(e.Nodes, c.Node) && e.Fault != "lead" {
 			return true
 		}
-		mayBeLost := c.Node == balancerService && len(e.Nodes) > 0 && c.Kind.Writes() && c.Outcome == record.Unknown && c.End-c.Begin < record.CallTimeout
+		mayBeLost := c.Node == balancerService && len(e.Nodes) > 0 && c.Kind.Writes() && c.RequestID == "" && c.Outcome == record.Unknown && c.End-c.Begin < record.CallTimeout
 		if one := fmt.Sprint(i, c.Client); mayBeLost && !lost[one] {
 			lost[one] = true
 			return true
@@ -86,11 +86,10 @@ func (r *report) overlapped(i int) bool {
 
 // leaderAt returns the node that last began to lead before an instant of the run.
 func (r *report) leaderAt(at time.Duration) (node string) {
-	last := lead{At: -1}
-	for _, l := range r.leads {
-		if l.At <= at && l.At >= last.At {
-			last = l
+	for _, l := range r.leads { // oldest first
+		if l.At <= at {
+			node = l.Node
 		}
 	}
-	return last.Node
+	return node
 }

@@ -56,6 +56,7 @@ func TestLiving(t *testing.T) {
 		"without a majority":      {[]record.Call{failed("n2", 21, 22, record.Publish)}, 0},
 		"strong reads give up":    {[]record.Call{failed("n2", 11, 12, record.Strong)}, 0},
 		"one write at a balancer": {[]record.Call{failed(balancerService, 11, 12, record.Publish)}, 0},
+		"with a request_id":       {[]record.Call{{RequestID: "id", Node: balancerService, Kind: record.Publish, Begin: second(11), End: second(12), Outcome: record.Unknown}}, 1},
 		"two at a balancer":       {[]record.Call{failed(balancerService, 11, 12, record.Publish), failed(balancerService, 12, 13, record.Claim)}, 1},
 		"a read at a balancer":    {[]record.Call{failed(balancerService, 11, 12, record.List)}, 1},
 		"no target behind it":     {[]record.Call{failed(balancerService, 16, 17, record.Publish)}, 1},

@@ -2,29 +2,25 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const (
-	chunk     = 16 << 10
-	queued    = 64 // chunks on their way over one connection in one direction
-	cutLook   = 20 * time.Millisecond
-	procTCP   = "/proc/net/tcp"
-	listening = "0A"
+	chunk   = 16 << 10
+	queued  = 64 // chunks on their way over one connection in one direction
+	cutLook = 20 * time.Millisecond
 )
 
 // quality describes the path from one node to another.
@@ -54,6 +50,7 @@ func (q quality) wait() time.Duration {
 // links are proxies between the private ports of nodes: each node advertises the address
 // of its own proxy. Gossip does not use them: nodes still see that others are alive.
 type links struct {
+	proc procfs.FS
 	mu   sync.Mutex
 	ways map[[2]string]quality // by from and to
 	pids map[string]int
@@ -62,21 +59,15 @@ type links struct {
 
 // newLinks needs a machine that can tell which process a connection belongs to.
 func newLinks() (*links, error) {
-	_, err := os.Stat(procTCP)
-	return &links{ways: map[[2]string]quality{}, pids: map[string]int{}}, err
+	proc, err := procfs.NewDefaultFS()
+	return &links{proc: proc, ways: map[[2]string]quality{}, pids: map[string]int{}}, err
 }
 
 // add puts a proxy before a node's private port, which the node advertises.
-func (l *links) add(ctx context.Context, n *harness.Node) error {
-	own, err := freeport.Addr()
-	if err != nil {
-		return err
-	}
+func (l *links) add(ctx context.Context, n *harness.Node) {
+	own := harness.Got(freeport.Addr())
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", own)
-	if err != nil {
-		return err
-	}
+	listener := harness.Got(config.Listen(ctx, "tcp", own))
 	n.Flags["cluster-advertise"] = own
 	l.open = append(l.open, listener)
 	go func() {
@@ -88,7 +79,6 @@ func (l *links) add(ctx context.Context, n *harness.Node) error {
 			go l.pass(ctx, conn, n.Name, n.Private)
 		}
 	}()
-	return nil
 }
 
 func (l *links) close() {
@@ -176,41 +166,27 @@ func (l *links) pump(dst io.Writer, src io.Reader, from, to string) {
 
 // dialer returns the node whose process has the other end of a connection.
 func (l *links) dialer(conn net.Conn) (string, error) {
-	peer, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return "", errors.New("no connection over TCP")
-	}
-	inode, err := inodeOf(peer.Port)
+	port, own := conn.RemoteAddr().(*net.TCPAddr).Port, conn.LocalAddr().(*net.TCPAddr).Port
+	sockets, err := l.proc.NetTCP() //nolint:staticcheck // netlink, which replaces it, would take another module
 	if err != nil {
 		return "", err
 	}
 	l.mu.Lock()
 	pids := maps.Clone(l.pids)
 	l.mu.Unlock()
-	for node, pid := range pids {
-		files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*") // the pattern is correct
-		for _, file := range files {
-			if link, err := os.Readlink(file); err == nil && link == "socket:["+inode+"]" {
+	for _, socket := range sockets {
+		if socket.LocalPort != uint64(port) || socket.RemPort != uint64(own) || socket.Inode == 0 {
+			continue
+		}
+		for node, pid := range pids {
+			process, err := l.proc.Proc(pid)
+			if err != nil {
+				continue // it has ended
+			}
+			if files, _ := process.FileDescriptorTargets(); slices.Contains(files, fmt.Sprintf("socket:[%d]", socket.Inode)) {
 				return node, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("no node has port %d", peer.Port)
-}
-
-// inodeOf returns the socket that has a local port and is connected.
-func inodeOf(port int) (string, error) {
-	table, err := os.ReadFile(procTCP)
-	if err != nil {
-		return "", err
-	}
-	want := fmt.Sprintf(":%04X", port)
-	for line := range strings.Lines(string(table)) {
-		const local, state, inode, columns = 1, 3, 9, 10
-		words := strings.Fields(line)
-		if len(words) >= columns && strings.HasSuffix(words[local], want) && words[state] != listening && words[inode] != "0" {
-			return words[inode], nil
-		}
-	}
-	return "", fmt.Errorf("nothing has port %d", port)
+	return "", fmt.Errorf("no node has port %d", port)
 }

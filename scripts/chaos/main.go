@@ -7,47 +7,31 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 func main() {
 	o := options{pause: usualPause}
-	flag.StringVar(&o.binary, "binary", "", "the commons binary")
 	flag.StringVar(&o.later, "later", "", "a later version of the binary, for the scenario '"+laterVersion+"'")
-	flag.StringVar(&o.dir, "dir", "", "directory for data and logs")
 	flag.Uint64Var(&o.seed, "seed", 1, "what the random plan, and what clients do, depends on")
 	flag.DurationVar(&o.random, "random", 0, "play a random plan of this length in place of a scenario")
-	flag.StringVar(&o.only, "scenario", "", "names of scenarios, with commas between; list shows them; default: all")
+	flag.Func("scenario", "names of scenarios, with commas between; list shows them; default: all", func(names string) error {
+		if names == "list" {
+			fmt.Println(strings.Join(slices.Sorted(maps.Keys(scenarios)), "\n"))
+			os.Exit(0)
+		}
+		o.only = names
+		return nil
+	})
 	flag.Float64Var(&o.least, "least", enoughWrites, "writes a second before the first fault, below which a run is void")
 	flag.IntVar(&o.voters, "voters", voters, "voters of a cluster of processes")
 	flag.IntVar(&o.kills, "kills", 0, "kill the leader so many times, in place of a scenario")
-	flag.Parse()
-	if o.only == "list" {
-		fmt.Println(strings.Join(slices.Sorted(maps.Keys(scenarios)), "\n"))
-		return
-	}
-	if o.binary == "" || o.dir == "" {
-		fmt.Fprintln(os.Stderr, "chaos: -binary and -dir are needed; scripts/chaos.sh gives them")
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := o.runAll(ctx)
-	stop()
-	if errors.Is(err, errSkipped) {
-		fmt.Println(err)
-		os.Exit(exitSkipped)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos: FAILED:", err)
-		os.Exit(1)
-	}
+	harness.Main("chaos", o.runAll)
 }

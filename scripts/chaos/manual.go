@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,13 +12,14 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// manualSection is the section of the manual's pages whose procedures are run.
-const manualSection = "## In containers\n"
+// manualDir is the directory of the operating manual.
+const manualDir = "docs/operating"
 
 // manualPages are the pages of the manual with procedures for a running project.
 var manualPages = []string{"backup.md", "operate.md", "recover.md", "security.md", tasksPage}
 
-// tasksPage is the page on which each section has commands for containers, too.
+// tasksPage is the page on which each section has commands for containers, too. On the others,
+// these are in the section "In containers".
 const tasksPage = "tasks.md"
 
 // manual is the procedures of the manual: the commands by their titles, and the lines for
@@ -28,40 +30,90 @@ type manual struct {
 	followed map[string]bool
 }
 
-func readManual() (*manual, error) {
+func readManual() *manual {
 	m := &manual{scripts: map[string]string{}, followed: map[string]bool{}}
 	for _, page := range manualPages {
-		text, err := os.ReadFile(filepath.Join(harness.ManualDir, page))
-		if err != nil {
-			return nil, err
+		text, below := textUnder(page, "## In containers"), "\n### "
+		if page == tasksPage {
+			text, below = readPage(page), "\n## "
 		}
-		section, below := string(text), "\n## "
-		if page != tasksPage {
-			_, section, _ = strings.Cut(section, "\n"+manualSection)
-			section, _, _ = strings.Cut(section, below)
-			below = "\n### "
-		}
-		if _, lines, is := strings.Cut(section, "\n```cron\n"); is {
+		if _, lines, is := strings.Cut(text, "\n```cron\n"); is {
 			lines, _, _ = strings.Cut(lines, "```")
 			m.crontab = strings.Split(strings.TrimSpace(lines), "\n")
 		}
-		for _, procedure := range strings.Split(section, below)[1:] {
+		for _, procedure := range strings.Split(text, below)[1:] {
 			title, body, _ := strings.Cut(procedure, "\n")
-			for _, block := range harness.Examples(body) {
+			for _, block := range examples(body) {
 				if strings.Contains(block, "docker compose ") {
 					m.scripts[title] += block
 				}
 			}
 		}
 	}
-	return m, nil
+	return m
+}
+
+func readPage(page string) string {
+	return string(harness.Got(os.ReadFile(filepath.Join(manualDir, page))))
+}
+
+// textUnder returns the text of a page from a heading to the next section.
+func textUnder(page, heading string) string {
+	_, section, _ := strings.Cut("\n"+readPage(page), "\n"+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+// commandsUnder returns the examples under a heading of a page.
+func commandsUnder(page, heading string) []string {
+	blocks := examples(textUnder(page, heading))
+	if len(blocks) == 0 {
+		harness.Failf("%s has no examples under %q", page, heading)
+	}
+	return blocks
+}
+
+// examples returns the blocks of indented lines of a text, without the indentation.
+func examples(text string) []string {
+	var blocks []string
+	inside := false
+	for line := range strings.Lines(text) {
+		code, is := strings.CutPrefix(line, "    ")
+		switch {
+		case is && inside:
+			blocks[len(blocks)-1] += code
+		case is:
+			blocks = append(blocks, code)
+		}
+		inside = is
+	}
+	return blocks
+}
+
+// follow runs the examples in a section of a page on the cluster of processes.
+func (b *testbed) follow(page, title string) {
+	for _, block := range commandsUnder(page, "## "+title) {
+		if out, err := b.shell(block); err != nil {
+			harness.Failf("%s, %s: a command fails: %w\n%s", page, title, err, out)
+		}
+	}
+}
+
+// shell runs an example, with the names of this cluster in place of those of the README's nodes.
+func (b *testbed) shell(script string) (string, error) {
+	script = strings.NewReplacer("127.0.0.1:7100", b.nodes[0].Private,
+		"bin/commons ", b.run.Binary+" ", "data/secret", b.cluster.Secret, "data/", b.cluster.Dir+"/").Replace(script)
+	cmd := exec.CommandContext(b.run.Ctx, "bash", "-euxo", "pipefail", "-c", script)
+	cmd.Env = harness.Environment()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // allFollowed fails if a procedure was not followed.
 func (m *manual) allFollowed() {
 	missed := slices.DeleteFunc(slices.Sorted(maps.Keys(m.scripts)), func(title string) bool { return m.followed[title] })
 	if len(missed) > 0 {
-		harness.Failf("%s has procedures that are not tried: %s", harness.ManualDir, strings.Join(missed, ", "))
+		harness.Failf("%s has procedures that are not tried: %s", manualDir, strings.Join(missed, ", "))
 	}
 }
 
@@ -73,10 +125,10 @@ const andRepeat = ", and repeat"
 func (p *containers) follow(title string) {
 	script := p.manual.scripts[title]
 	if script == "" {
-		harness.Failf("%s has no commands under %q", harness.ManualDir, title)
+		harness.Failf("%s has no commands under %q", manualDir, title)
 	}
 	p.manual.followed[title] = true
-	script = strings.ReplaceAll(script, "docker compose ", strings.Join(p.compose, " ")+" ")
+	script = strings.NewReplacer("docker compose ", strings.Join(p.compose, " ")+" ", "commons:former", p.formerImage()).Replace(script)
 	err := await.Until(p.ctx, harness.ReadyTimeout, harness.PollEvery, func() error {
 		_, err := p.do(p.ctx, "bash", "-euo", "pipefail", "-c", script)
 		if err != nil && !strings.Contains(err.Error(), andRepeat) {
@@ -85,7 +137,7 @@ func (p *containers) follow(title string) {
 		return err
 	})
 	if err != nil {
-		harness.Failf("%s, %s: %w", harness.ManualDir, title, err)
+		harness.Failf("%s, %s: %w", manualDir, title, err)
 	}
 }
 
@@ -109,10 +161,10 @@ func (p *containers) cron() {
 	}
 	fields := strings.SplitN(p.manual.crontab[last], " ", cronFields+1)
 	if len(fields) <= cronFields || !strings.Contains(fields[cronFields], checkout) {
-		harness.Failf("%s has no line for cron in %s: %q", harness.ManualDir, checkout, fields)
+		harness.Failf("%s has no line for cron in %s: %q", manualDir, checkout, fields)
 	}
 	command := strings.NewReplacer(`\%`, "%", checkout, here, "docker compose ", strings.Join(p.compose, " ")+" ").Replace(fields[cronFields])
 	if _, err := p.do(p.ctx, slices.Concat([]string{"env", "-i"}, env, []string{"/bin/sh", "-c", command})...); err != nil {
-		harness.Failf("%s, for cron: %w", harness.ManualDir, err)
+		harness.Failf("%s, for cron: %w", manualDir, err)
 	}
 }

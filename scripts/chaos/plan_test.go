@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // TestPlanIsTheSeeds: a seed repeats its plan, and another one is another.
@@ -29,6 +30,6 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		}
 	}
 	for _, name := range []string{laterVersion, "two of five killed"} {
-		check.Err(t, check.Last((options{voters: voters}).forScenario(name)), errSkipped, "%s without what it takes", name)
+		check.Err(t, check.Last((options{voters: voters}).forScenario(name)), harness.ErrSkipped, "%s without what it takes", name)
 	}
 }

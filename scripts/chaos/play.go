@@ -143,18 +143,18 @@ func (b *testbed) carryOut(s step) error {
 // forbids returns the reason to leave a fault out, or "". A fault is skipped if this machine
 // cannot carry it out; other faults would do too much damage at the moment.
 func (b *testbed) forbids(e *event, f fault, nodes []*harness.Node) string {
-	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) })
 	isDown := func(n *harness.Node) bool { return b.down[n.Name] }
+	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) || !isDown(n) })
 	switch {
 	case f.disk && b.noDisks != "":
 		return skippedNote + "a node has no disk of its own here: " + b.noDisks
-	case e.Target != cluster && len(nodes) == 0 || (f.process || f.disk) && howMany(nodes, isDown) > 0:
+	case e.Target != cluster && len(nodes) == 0 || (f.process || f.disk) && slices.ContainsFunc(nodes, isDown):
 		return "left out: no such node runs"
-	case f.process && !e.Hard && e.Target != reader && len(nodes)+howMany(others, isDown) > tolerated(len(b.voters)):
+	case f.process && !e.Hard && e.Target != reader && len(nodes)+len(others) > tolerated(len(b.voters)):
 		return "left out: it would leave no majority"
 	case (f.disk || f.spoils) && e.Target == reader:
 		return "left out: the reader has no disk of its own"
-	case e.Fault == "lead" && (e.Target == reader || howMany(nodes, func(n *harness.Node) bool { return b.weak[n.Name] }) > 0):
+	case e.Fault == "lead" && (e.Target == reader || slices.ContainsFunc(nodes, func(n *harness.Node) bool { return b.weak[n.Name] })):
 		return "left out: a reader cannot lead, nor a voter that is cut off"
 	case e.Fault == "fill" && b.filled:
 		return "left out: another disk is, or was, full"
@@ -162,15 +162,6 @@ func (b *testbed) forbids(e *event, f fault, nodes []*harness.Node) string {
 		return "left out: two lost disks would be one too many"
 	}
 	return ""
-}
-
-func howMany(nodes []*harness.Node, is func(*harness.Node) bool) (n int) {
-	for _, node := range nodes {
-		if is(node) {
-			n++
-		}
-	}
-	return n
 }
 
 // tolerated is how many of the voters may fail without losing the majority.

@@ -9,16 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
-
-// quorumTimeout is how long a cluster may take to be ready after all nodes were killed.
-const quorumTimeout = 15 * time.Second
 
 // The write limits of a run whose lanes stay just below them.
 const (
@@ -47,15 +46,15 @@ var procedures = map[string]fault{
 func (b *testbed) killAndStart(nodes []*harness.Node) {
 	each(func(_ *testbed, n *harness.Node) { n.Kill() })(b, nodes)
 	each((*testbed).start)(b, nodes)
-	harness.Must(b.cluster.WaitReady(quorumTimeout, nodes...))
+	harness.Must(b.cluster.WaitReady(harness.ReadyTimeout, nodes...))
 }
 
 // leave has a node leave, and join again without its data.
 func (b *testbed) leave(n *harness.Node) {
-	code, out, errs := b.run.Command([]string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + b.cluster.Secret}, "leave", "--json")
+	out := harness.Got(harness.Operate(b.run.Ctx, []*harness.Node{n}, "leave", "--json"))
 	var left struct{ ID string }
-	if err := json.Unmarshal([]byte(out), &left); err != nil || code != 0 || left.ID == "" {
-		harness.Failf("leave: exit code %d, %s%s", code, out, errs)
+	if err := json.Unmarshal(out, &left); err != nil || left.ID == "" {
+		harness.Failf("leave: %s", out)
 	}
 	const exitLeft = 3 // service managers do not start it again
 	n.Wait(exitLeft)
@@ -63,22 +62,10 @@ func (b *testbed) leave(n *harness.Node) {
 	b.start(n)
 }
 
-// awaitVoters waits until every voter of the run counts so many voters.
-func (b *testbed) awaitVoters(want int) {
-	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
-		for _, n := range b.voters {
-			if s, err := n.Status(); err != nil || len(s.Voters) != want {
-				return fmt.Errorf("%s counts the voters %v, want %d: %w", n.Name, s.Voters, want, err)
-			}
-		}
-		return nil
-	}))
-}
-
 // rotateSecret follows the manual.
 func (b *testbed) rotateSecret([]*harness.Node) {
 	before := harness.Got(os.ReadFile(b.cluster.Secret))
-	b.cluster.Follow("security.md", "The secret")
+	b.follow("security.md", "The secret")
 	if after := harness.Got(os.ReadFile(b.cluster.Secret)); bytes.Equal(before, after) {
 		harness.Failf("the secret is the former one")
 	}
@@ -88,8 +75,8 @@ func (b *testbed) rotateSecret([]*harness.Node) {
 // store: separate clusters with everything that was acknowledged before.
 func (b *testbed) backUp([]*harness.Node) {
 	published := harness.Got(b.nodes[0].Publish(client.NewEntry{Body: "before the backup", Channel: "restored"}))
-	b.cluster.Follow("backup.md", "Without containers")
-	b.cluster.Follow("backup.md", "In a mounted directory")
+	b.follow("backup.md", "Without containers")
+	b.follow("backup.md", "In a mounted directory")
 	for name, dir := range map[string]string{"d": "restored", "e": "fromstore"} {
 		restored := b.run.NewCluster(dir, 1)
 		n := restored.Nodes[0]
@@ -101,7 +88,8 @@ func (b *testbed) backUp([]*harness.Node) {
 // tryRestored starts the restored node of a separate cluster, and checks that it has an entry.
 func (b *testbed) tryRestored(c *harness.Cluster, published client.Published) {
 	n := c.Nodes[0]
-	n.Alone()
+	delete(n.Flags, "bootstrap-expect")
+	delete(n.Flags, "join")
 	n.Flags["secret-file"] = b.cluster.Secret
 	n.Start()
 	defer n.Terminate()
@@ -120,17 +108,9 @@ func (b *testbed) restoreLater([]*harness.Node) {
 	restored := later.NewCluster("restored", 1)
 	n := restored.Nodes[0]
 	backup := later.Path("backup")
-	for _, command := range []struct {
-		run  *harness.Run
-		args []string
-	}{
-		{b.run, []string{"save", backup, "--cluster-addr", b.nodes[0].Private, "--secret-file", b.cluster.Secret}},
-		{later, []string{"restore", backup, "--data-dir", n.Dir, "--node-id", n.Name, "--purged-from", b.nodes[0].Private, "--secret-file", b.cluster.Secret}},
-	} {
-		if code, out, errs := command.run.Command(nil, append([]string{"snapshot"}, command.args...)...); code != 0 {
-			harness.Failf("snapshot %s: exit code %d, %s%s", command.args[0], code, out, errs)
-		}
-	}
+	harness.Got(harness.Operate(b.run.Ctx, b.nodes[:1], "snapshot", "save", backup))
+	harness.Got(harness.Operate(b.run.Ctx, restored.Nodes, "snapshot", "restore", backup,
+		"--data-dir", n.Dir, "--node-id", n.Name, "--purged-from", b.nodes[0].Private, "--secret-file", b.cluster.Secret))
 	b.tryRestored(restored, published)
 }
 
@@ -154,4 +134,66 @@ func (b *testbed) exceedLimits([]*harness.Node) {
 		}
 		return nil
 	}))
+}
+
+// The made-up later version (scripts/later.sh) knows one more format, and needs it for entries in
+// laterChannel.
+const (
+	laterChannel = "later"
+	laterFormat  = 2
+	// tooOld is the error message of an old node that wants to join.
+	tooOld = "run a newer version of this program: format 2, and this one knows up to 1"
+)
+
+// upgradeFault replaces the binary of nodes. An empty one is that of the run.
+func upgradeFault(binary func(o *options) string) fault {
+	return fault{process: true, begin: send(syscall.SIGTERM), end: each(func(b *testbed, n *harness.Node) {
+		n.Binary = binary(b.o)
+		b.startAgain(n)
+	})}
+}
+
+// rejectLater checks that upgraded nodes reject entries that the former version cannot read, while a node
+// of it is there.
+func (b *testbed) rejectLater([]*harness.Node) {
+	for _, n := range b.nodes {
+		if n.Binary == "" {
+			continue
+		}
+		_, err := n.Publish(client.NewEntry{Channel: laterChannel, Body: "Written too early through " + n.Name + "."})
+		if rejection, is := errors.AsType[*client.Error](err); !is || rejection.Status != http.StatusServiceUnavailable {
+			harness.Failf("%s accepts an entry that no other node can read: %v", n.Name, err)
+		}
+	}
+}
+
+// useLater writes entries that only the later version can read, once it may.
+func (b *testbed) useLater([]*harness.Node) {
+	for _, n := range b.nodes {
+		harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+			s, err := n.Status()
+			if err == nil && s.Format != laterFormat {
+				err = fmt.Errorf("%s has format %d, not %d", n.Name, s.Format, laterFormat)
+			}
+			return err
+		}))
+		harness.Got(n.Publish(client.NewEntry{Channel: laterChannel, Body: "Written through " + n.Name + "."}))
+	}
+}
+
+// rejectOld starts a node of the former version. It must not join.
+func (b *testbed) rejectOld([]*harness.Node) {
+	old := b.run.NewCluster("old", 1).Nodes[0]
+	old.Name = "old"
+	old.Flags["node-id"], old.Flags["bootstrap-expect"] = old.Name, "1"
+	old.Flags["join"], old.Flags["secret-file"] = b.nodes[0].Flags["join"], b.cluster.Secret
+	b.start(old)
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+		log, err := os.ReadFile(old.Log)
+		if err == nil && !strings.Contains(string(log), tooOld) {
+			err = fmt.Errorf("%s has not logged %q", old.Name, tooOld)
+		}
+		return err
+	}))
+	old.Kill()
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -29,11 +27,7 @@ func (b *testbed) replace(n *harness.Node) {
 
 // lead makes a node the leader.
 func (b *testbed) lead(n *harness.Node) {
-	id := harness.Got(n.Status()).Node
-	code, _, text := b.run.Command(nil, "raft", "transfer-leader", id, "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
-	if code != 0 {
-		harness.Failf("it does not lead: %s", text)
-	}
+	harness.Got(harness.Operate(b.run.Ctx, []*harness.Node{n}, "raft", "transfer-leader", harness.Got(n.Status()).Node))
 }
 
 // A starved node gets this share of each period, about 3 percent of the processor.
@@ -42,30 +36,8 @@ const (
 	hungerShare  = 3 * time.Millisecond
 )
 
-// starve stops a node for most of the time, until feed is called.
+// starve stops a node for most of the time.
 func (b *testbed) starve(n *harness.Node) {
-	ctx, stop := context.WithCancel(b.run.Ctx)
-	ended := make(chan error)
-	go func() {
-		var err error
-		for ctx.Err() == nil && err == nil {
-			err = n.Signal(syscall.SIGSTOP)
-			harness.Pause(ctx, hungerPeriod-hungerShare)
-			err = errors.Join(err, n.Signal(syscall.SIGCONT))
-			harness.Pause(ctx, hungerShare)
-		}
-		ended <- err
-	}()
-	b.hungry[n.Name] = func() error { stop(); return <-ended }
-}
-
-// feed ends starve. A node that ended meanwhile is started again.
-func (b *testbed) feed(n *harness.Node) {
-	err := b.hungry[n.Name]()
-	delete(b.hungry, n.Name)
-	if n.Running() {
-		harness.Must(err)
-	} else {
-		b.start(n)
-	}
+	stop, goOn := func() error { return n.Signal(syscall.SIGSTOP) }, func() error { return n.Signal(syscall.SIGCONT) }
+	b.alternate(n, stop, goOn, hungerPeriod-hungerShare, hungerShare)
 }

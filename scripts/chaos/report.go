@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/scripts/chaos/check"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // report is the result of a run.
@@ -46,32 +47,33 @@ func (r *report) finish(least float64) error {
 	if nothing && !skipped {
 		failed = append(failed, errors.New("void: no fault was carried out"))
 	}
-	left := 0
+	left, many := 0, []time.Duration(nil) // the gaps of faults that left enough voters
 	for _, e := range r.plan {
 		if e.Note != "" {
 			left++
 		} else {
+			if !e.Minority {
+				many = append(many, e.Gap.Round(time.Millisecond))
+			}
 			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, cmp.Or(strings.Join(e.Nodes, ", "), string(e.Target)), e.Gap.Round(time.Millisecond), e.remark())
 		}
 	}
-	if many := r.gaps(); len(many) >= enoughGaps {
-		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), many[len(many)-1])
+	if len(many) >= enoughGaps {
+		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), percentile(many, 100))
 	}
 	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out\n", r.rate, len(r.calls), left)
 	if err := errors.Join(failed...); err != nil || !skipped {
 		return err
 	}
-	return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
+	return fmt.Errorf("%w: no fault of the plan can be carried out here", harness.ErrSkipped)
 }
 
 // printFindings prints the first findings of a check, and the first calls of each as JSON.
 func printFindings(findings []check.Finding) {
 	for _, finding := range findings[:min(len(findings), check.MaxShown)] {
 		fmt.Println("    ", finding.Text)
-		for i := range finding.Calls[:min(len(finding.Calls), check.MaxShown)] {
-			if line, err := json.Marshal(&finding.Calls[i]); err == nil {
-				fmt.Printf("       %s\n", line)
-			}
+		for _, c := range finding.Calls[:min(len(finding.Calls), check.MaxShown)] {
+			fmt.Printf("       %s\n", harness.Got(json.Marshal(c)))
 		}
 	}
 }
@@ -79,21 +81,14 @@ func printFindings(findings []check.Finding) {
 // enoughGaps is how many gaps are needed to describe their distribution.
 const enoughGaps = 10
 
-// gaps returns the gaps of all faults that left enough voters, shortest first.
-func (r *report) gaps() (gaps []time.Duration) {
-	for _, e := range r.plan {
-		if e.Note == "" && !e.Minority {
-			gaps = append(gaps, e.Gap.Round(time.Millisecond))
-		}
+// percentile returns the smallest value that p of 100 values do not exceed, 0 without values. It
+// sorts them.
+func percentile(values []time.Duration, p int) time.Duration {
+	if len(values) == 0 {
+		return 0
 	}
-	slices.Sort(gaps)
-	return gaps
-}
-
-// percentile returns the smallest value that p of 100 values do not exceed.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	const hundred = 100
-	return sorted[(len(sorted)*p+hundred-1)/hundred-1]
+	slices.Sort(values)
+	return values[(len(values)*p+99)/100-1]
 }
 
 // remark says what else a fault did, with the usual values in brackets.
@@ -143,7 +138,7 @@ func (r *report) figures() {
 }
 
 // slowness is measured on the nodes that were not targets of the fault.
-func (r *report) slowness(e *event, calls []*record.Call) (s slowness) {
+func (r *report) slowness(e *event, calls []*record.Call) slowness {
 	var usual, meanwhile []time.Duration
 	for _, c := range calls {
 		switch took := c.End - c.Begin; {
@@ -154,14 +149,7 @@ func (r *report) slowness(e *event, calls []*record.Call) (s slowness) {
 			meanwhile = append(meanwhile, took)
 		}
 	}
-	const most = 99
-	for times, into := range map[*[]time.Duration]*time.Duration{&usual: &s.Usual, &meanwhile: &s.Meanwhile} {
-		if len(*times) > 0 {
-			slices.Sort(*times)
-			*into = percentile(*times, most)
-		}
-	}
-	return s
+	return slowness{Usual: percentile(usual, 99), Meanwhile: percentile(meanwhile, 99)}
 }
 
 // afterFault is how long after its end the effects of a fault are measured.

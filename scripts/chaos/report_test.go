@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/scripts/chaos/check"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 func TestGap(t *testing.T) {
@@ -43,12 +44,12 @@ func TestNothingWasBroken(t *testing.T) {
 	} {
 		r := report{plan: tc.plan, err: tc.err}
 		err := r.finish(0)
-		if got := fmt.Sprint(err); got != cmp.Or(tc.want, "<nil>") || errors.Is(err, errSkipped) != (tc.want == skipped) {
+		if got := fmt.Sprint(err); got != cmp.Or(tc.want, "<nil>") || errors.Is(err, harness.ErrSkipped) != (tc.want == skipped) {
 			t.Errorf("%s: %s, want %q", tc.what, got, tc.want)
 		}
 	}
 	r := report{plan: []event{cannot}, verdicts: []check.Verdict{{Name: "strong", Findings: []check.Finding{{Text: "old"}}}}}
-	if err := r.finish(0); err == nil || errors.Is(err, errSkipped) {
+	if err := r.finish(0); err == nil || errors.Is(err, harness.ErrSkipped) {
 		t.Errorf("a check failed in a run without a fault: %v", err)
 	}
 }

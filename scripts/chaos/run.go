@@ -21,12 +21,14 @@ import (
 )
 
 // runAll plays the chosen plans, each with its own cluster.
-func (o *options) runAll(ctx context.Context) error {
-	switch {
-	case o.random > 0:
-		return o.run(ctx, "random", randomPlan(o.seed, o.random, slices.Sorted(maps.Keys(faults))))
-	case o.kills > 0:
-		return o.run(ctx, strconv.Itoa(o.kills)+" leaders killed", repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
+func (o *options) runAll(outer *harness.Run) {
+	if o.random > 0 {
+		o.run(outer, "random", randomPlan(o.seed, o.random, slices.Sorted(maps.Keys(faults))))
+		return
+	}
+	if o.kills > 0 {
+		o.run(outer, strconv.Itoa(o.kills)+" leaders killed", repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
+		return
 	}
 	names := slices.Sorted(maps.Keys(scenarios))
 	if o.only != "" {
@@ -37,22 +39,22 @@ func (o *options) runAll(ctx context.Context) error {
 	for _, name := range names {
 		plan, ok := scenarios[name]
 		if !ok {
-			return fmt.Errorf("there is no scenario %q; -scenario list shows them", name)
+			harness.Failf("there is no scenario %q; -scenario list shows them", name)
 		}
-		if err := o.run(ctx, name, slices.Clone(plan)); errors.Is(err, errSkipped) {
+		if err := harness.Try(func() { o.run(outer, name, slices.Clone(plan)) }); errors.Is(err, harness.ErrSkipped) {
 			fmt.Printf("-- %s: %v\n", name, err)
 			skipped++
 		} else if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
 		}
-		if ctx.Err() != nil {
+		if outer.Ctx.Err() != nil {
 			break
 		}
 	}
 	if skipped == len(names) {
-		return errSkipped
+		harness.Must(harness.ErrSkipped)
 	}
-	return errors.Join(failed...)
+	harness.Must(errors.Join(failed...))
 }
 
 // forScenario returns the options with the settings of a scenario. An error says why this
@@ -60,37 +62,38 @@ func (o *options) runAll(ctx context.Context) error {
 func (o options) forScenario(name string) (*options, error) {
 	switch {
 	case name == belowLimits:
-		o.pause, o.flags = closePause, []string{"write-rate=" + strconv.Itoa(closeRate), "write-burst=" + strconv.Itoa(closeBurst)}
+		o.pause, o.flags = closePause, writeLimits(closeRate, closeBurst)
 	case name == strangersScenario: // the clients call through a proxy, and the strangers do not
 		o.env = []string{"GOMEMLIMIT=750MiB"} // as in the compose file
-		o.flags = []string{"trusted-proxies=127.0.0.1/32", "write-rate=" + strconv.Itoa(limitedRate), "write-burst=" + strconv.Itoa(limitedBurst)}
+		o.flags = writeLimits(limitedRate, limitedBurst)
+		o.flags["trusted-proxies"] = "127.0.0.1/32"
 	case strings.HasPrefix(name, behindBalancer):
 		o.contained, o.pause, o.least = true, balancedPause, min(o.least, balancedLeast)
 	case strings.HasPrefix(name, laterVersion) && o.later == "":
-		return nil, fmt.Errorf("%w: it takes -later", errSkipped)
+		return nil, fmt.Errorf("%w: it takes -later", harness.ErrSkipped)
 	case strings.Contains(name, ofFive) && o.voters < manyVoters:
-		return nil, fmt.Errorf("%w: it takes -voters %d", errSkipped, manyVoters)
+		return nil, fmt.Errorf("%w: it takes -voters %d", harness.ErrSkipped, manyVoters)
 	}
 	return &o, nil
 }
 
+// writeLimits returns the flags of nodes with limits of writes.
+func writeLimits(rate, burst int) map[string]string {
+	return map[string]string{"write-rate": strconv.Itoa(rate), "write-burst": strconv.Itoa(burst)}
+}
+
 // run plays a plan and reports on it.
-func (o *options) run(ctx context.Context, name string, plan []event) (err error) {
-	place := o.place(name)
-	if o, err = o.forScenario(name); err != nil {
-		return err
-	}
+func (o *options) run(outer *harness.Run, name string, plan []event) {
+	ctx, place := outer.Ctx, fmt.Sprintf("%s-%d", strings.NewReplacer(" ", "-", "'", "").Replace(name), o.seed)
+	o = harness.Got(o.forScenario(name))
 	b := &testbed{
-		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
-		hungry: map[string]func() error{}, disks: map[string]*disk{},
+		o: o, run: harness.NewRun(ctx, outer.Binary, outer.Dir), down: map[string]bool{}, weak: map[string]bool{},
+		undo: map[string]func() error{}, disks: map[string]*disk{},
 	}
 	if o.contained {
-		b.containers, err = newContainers(ctx, o)
+		b.containers = newContainers(ctx, o)
 	} else {
-		b.links, err = newLinks()
-	}
-	if err != nil {
-		return err
+		b.links = harness.Got(newLinks())
 	}
 	fmt.Printf("-- %s, seed %d\n", name, o.seed)
 	defer b.close()
@@ -98,13 +101,13 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 	r := report{name: name, plan: plan}
 	r.err = harness.Try(func() { b.inParts(ctx, place, &r) })
 	if b.containers != nil {
-		complain(b.containers.keepLogs(b.nodes, began))
+		complain(harness.Try(func() { b.containers.keepLogs(b.nodes, began) }))
 	}
 	r.figures()
 	if r.err != nil {
 		b.run.WriteLogs(os.Stderr)
 	}
-	return r.finish(o.least)
+	harness.Must(r.finish(o.least))
 }
 
 // close ends everything that the run has started and mounted.
@@ -122,39 +125,23 @@ func (b *testbed) close() {
 	}
 }
 
-// release lets frozen disks and starved nodes continue, so that processes can end.
-func (b *testbed) release() {
-	b.thawDisks()
-	for _, feed := range b.hungry {
-		complain(feed())
-	}
-}
-
 // moderatorToken makes a moderator.
 func (b *testbed) moderatorToken() string {
 	var made struct{ Token string }
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
-		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
-		if err := json.Unmarshal([]byte(out), &made); err != nil {
-			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
+		out, err := harness.Operate(b.run.Ctx, b.voters[:1], "mod", "token", "create", "chaos", "--json")
+		if err == nil {
+			err = json.Unmarshal(out, &made)
 		}
-		return nil
+		return err
 	}))
 	return made.Token
 }
 
 // purge purges an entry as an operator does.
 func (b *testbed) purge(id string) error {
-	addrs := make([]string, len(b.voters))
-	for i, n := range b.voters {
-		addrs[i] = n.Private
-	}
-	code, _, problem := b.run.Command(nil, "mod", "purge", id, "--reason", "chaos", "--yes",
-		"--cluster-addr", strings.Join(addrs, ","), "--secret-file", b.voters[0].Flags["secret-file"])
-	if code != 0 {
-		return fmt.Errorf("mod purge ends with %d: %s", code, problem)
-	}
-	return nil
+	_, err := harness.Operate(b.run.Ctx, b.voters, "mod", "purge", id, "--reason", "chaos", "--yes")
+	return err
 }
 
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
@@ -220,20 +207,17 @@ func (b *testbed) prepare(place string) {
 	b.cluster, b.nodes, b.voters = c, c.Nodes, c.Nodes[:b.o.voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
-		harness.Must(b.links.add(b.run.Ctx, n))
+		b.links.add(b.run.Ctx, n)
 		n.Env = b.o.env
 		n.Flags["trusted-proxies"] = "127.0.0.0/8"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
 		if b.o.limited() {
-			n.Flags["write-rate"], n.Flags["write-burst"] = strconv.Itoa(limitedRate), strconv.Itoa(limitedBurst)
+			maps.Copy(n.Flags, writeLimits(limitedRate, limitedBurst))
 		}
 		if i >= b.o.voters {
 			n.Flags["non-voter"], n.Flags["bootstrap-expect"] = "true", "1"
 		}
-		for _, set := range b.o.flags {
-			name, value, _ := strings.Cut(set, "=")
-			n.Flags[name] = value
-		}
+		maps.Copy(n.Flags, b.o.flags)
 		b.start(n)
 	}
 	b.settle()
@@ -250,12 +234,12 @@ func (b *testbed) read(h *record.History) (f check.Final) {
 		f.Entries[n.Name] = harness.Got(n.List(index, client.EntryQuery{}))
 		slices.Reverse(f.Entries[n.Name]) // oldest first
 	}
-	_, out, _ := b.run.Command(nil, "digest", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
+	out, _ := harness.Operate(b.run.Ctx, b.voters[:1], "digest", "--json") // fails if the digests differ
 	var comparison struct {
 		Equal   bool
 		Digests []check.Digest
 	}
-	harness.Must(json.Unmarshal([]byte(out), &comparison))
+	harness.Must(json.Unmarshal(out, &comparison))
 	f.Digests, f.Equal = comparison.Digests, comparison.Equal
 	return f
 }

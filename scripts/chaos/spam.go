@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -104,7 +103,7 @@ var printedNumber = regexp.MustCompile(`\b(?:rule|commons mod undo) (\d+)`)
 // of orders here in place of those on the page. It returns how many there are.
 func (b *testbed) moderate(reported string) (commands int) {
 	var numbers []string
-	for line := range strings.Lines(harness.Section(filepath.Join(harness.ManualDir, spamPage), "# A wave of spam")[0]) {
+	for line := range strings.Lines(commandsUnder(spamPage, "# A wave of spam")[0]) {
 		commands++
 		line = strings.TrimSpace(line)
 		line = strings.ReplaceAll(line, " e1 ", " "+reported+" ")
@@ -112,7 +111,7 @@ func (b *testbed) moderate(reported string) (commands int) {
 			line = undoCommand + numbers[harness.Got(strconv.Atoi(order))-1]
 		}
 		began := time.Now()
-		out, err := b.cluster.Shell("export COMMONS_CLUSTER_ADDR=" + b.voters[0].Private + " COMMONS_SECRET_FILE=" + b.cluster.Secret + "\nbin/" + line)
+		out, err := b.shell("export COMMONS_CLUSTER_ADDR=" + b.voters[0].Private + " COMMONS_SECRET_FILE=" + b.cluster.Secret + "\nbin/" + line)
 		if err != nil {
 			harness.Failf("%s: %w\n%s", line, err, out)
 		}

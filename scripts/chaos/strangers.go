@@ -39,8 +39,8 @@ const (
 // stranger is an attacker, with a client that calls from its address.
 type stranger struct {
 	*http.Client
-	node *harness.Node
-	from string
+	dialer *net.Dialer
+	node   *harness.Node
 }
 
 // attacks are what strangers do, by the name of the fault: the nth step of one of them.
@@ -107,9 +107,8 @@ func attackFault(name string) fault {
 			var group sync.WaitGroup
 			network := slices.IndexFunc(strangersPlan(), func(e event) bool { return e.Fault == name })
 			for i := range attackers {
-				from := fmt.Sprintf("127.0.%d.%d", 16+network, 1+i)
-				dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-				at := stranger{&http.Client{Timeout: harness.CallTimeout, Transport: &http.Transport{DialContext: dialer.DialContext}}, b.nodes[0], from}
+				dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(16+network), byte(1+i))}, Timeout: time.Second}
+				at := stranger{&http.Client{Timeout: harness.CallTimeout, Transport: &http.Transport{DialContext: dialer.DialContext}}, dialer, b.nodes[0]}
 				if i%2 == 1 {
 					at.node = b.nodes[i/2%len(b.nodes)]
 				}
@@ -121,12 +120,12 @@ func attackFault(name string) fault {
 					at.CloseIdleConnections()
 				})
 			}
-			b.withdraw = func() { cancel(); group.Wait() }
+			b.undo[name] = func() error { cancel(); group.Wait(); return nil }
 		},
 		end: func(b *testbed, _ []*harness.Node) {
-			b.withdraw()
+			harness.Must(b.repair(name))
 			for _, n := range b.nodes {
-				if held := harness.Got(n.Memory()) >> 20; held > memoryMB {
+				if held := harness.Got(harness.Memory(n.PID())).VmRSS >> 20; held > memoryMB {
 					harness.Failf("%s holds %d MB, more than %d", n.Name, held, memoryMB)
 				}
 			}
@@ -152,14 +151,11 @@ func (r *report) unbothered() check.Verdict {
 // dial opens a connection from the stranger's address. It returns nil if that fails: the attack
 // goes on.
 func (at stranger) dial(ctx context.Context) net.Conn {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(at.from)}, Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", at.node.HTTP)
+	conn, err := at.dialer.DialContext(ctx, "tcp", at.node.HTTP)
 	if err != nil {
 		return nil
 	}
-	if tcp, is := conn.(*net.TCPConn); is {
-		_ = tcp.SetReadBuffer(4 << 10)
-	}
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	return conn
 }
 

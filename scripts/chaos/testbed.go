@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -28,15 +30,13 @@ type testbed struct {
 
 	down    map[string]bool         // nodes whose process does not run at the moment
 	weak    map[string]bool         // nodes that cannot take part in a majority at the moment
-	hungry  map[string]func() error // ends the starvation of a node
+	undo    map[string]func() error // ends a fault, by its node, or by its name if it has none
 	spoiled *harness.Node           // the node whose disk was lost
 	filled  bool                    // a disk is, or was, full
 
-	images  string           // directory of the disk images, empty if there are no disks
+	mounts  []string         // directories of file systems that were mounted: disk images, then disks
 	disks   map[string]*disk // by node
 	noDisks string           // why disks cannot be broken here
-
-	withdraw func() // ends the attack of strangers
 }
 
 // settle waits until every node is ready, and the voters vote.
@@ -64,6 +64,48 @@ func each(do func(*testbed, *harness.Node)) func(*testbed, []*harness.Node) {
 		for _, n := range nodes {
 			do(b, n)
 		}
+	}
+}
+
+// repair ends the fault that b.undo has under the name of a node or an attack.
+func (b *testbed) repair(key string) error {
+	err := b.undo[key]()
+	delete(b.undo, key)
+	return err
+}
+
+// resume repairs a node. If it ended meanwhile, it is started again.
+func (b *testbed) resume(n *harness.Node) {
+	err := b.repair(n.Name)
+	harness.Pause(b.run.Ctx, time.Second) // the node may be about to end, because its disk did not respond
+	if n.Running() {
+		harness.Must(err)
+	} else {
+		b.start(n)
+	}
+}
+
+// alternate stops a node and lets it go on by turns, until the fault is repaired.
+func (b *testbed) alternate(n *harness.Node, stop, goOn func() error, stopped, going time.Duration) {
+	ctx, cancel := context.WithCancel(b.run.Ctx)
+	ended := make(chan error)
+	go func() {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			err = stop()
+			harness.Pause(ctx, stopped)
+			err = errors.Join(err, goOn())
+			harness.Pause(ctx, going)
+		}
+		ended <- err
+	}()
+	b.undo[n.Name] = func() error { cancel(); return <-ended }
+}
+
+// release ends all faults, so that processes can end.
+func (b *testbed) release() {
+	for key := range b.undo {
+		complain(b.repair(key))
 	}
 }
 

@@ -8,18 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/api/client"
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // bots are the programs of /docs/bot, with the most lines that they may have.
 var bots = []harness.Scenario[*environment]{
 	{Name: "a bot in Python", Run: func(e *environment) { e.tryBot("python", 20, "python3", "bot") }},
-	{Name: "a bot in Bash", Run: func(e *environment) { e.tryBot("bash", 20, "bash", "-euo", "pipefail", "bot") }},
+	{Name: "a bot in Bash", Run: func(e *environment) { e.tryBot("bash", 20, "bash", "bot") }},
 	{Name: "a bot in JavaScript", Run: func(e *environment) { e.tryBot("js", 30, "node", "bot.mjs") }},
 	{Name: "a bot in Go", Run: func(e *environment) { e.tryBot("go", 45, "./bot") }},
 	{Name: "a receiver", Run: (*environment).tryReceiver},
@@ -43,7 +46,7 @@ func (e *environment) tryBot(language string, mostLines int, command ...string) 
 	f := newFront(node, pass, "502")
 	defer f.stop()
 	b := &bot{env: e, name: "tides-" + language, dir: e.run.Path(language), command: command, want: map[string]int{"": 1}} // hello
-	b.write(language, mostLines, f.url)
+	program := b.write(language, mostLines, f.url)
 	b.start()
 	b.await(1)
 	b.ask(5)
@@ -59,12 +62,14 @@ func (e *environment) tryBot(language string, mostLines int, command ...string) 
 	b.kill()
 	node.Start()
 	harness.Must(e.cluster.WaitReady(harness.ReadyTimeout, node))
+	fmt.Fprintf(os.Stdout, "   %s: %d lines, %d bytes, %d calls through the balancer\n", language, strings.Count(program, "\n"), len(program), len(f.attempts()))
 }
 
-// write writes the program to its directory. Its first address is the balancer.
-func (b *bot) write(language string, mostLines int, balancer string) {
+// write writes the program to its directory, and returns it as it is in /docs/bot. Its first address is
+// the balancer.
+func (b *bot) write(language string, mostLines int, balancer string) (program string) {
 	node := b.env.cluster.Nodes[1]
-	_, program, _ := strings.Cut(string(harness.Got(node.Raw(http.MethodGet, "/docs/bot.md", "", http.StatusOK)).Body), "\n```"+language+"\n")
+	_, program, _ = strings.Cut(string(harness.Got(node.Raw(http.MethodGet, "/docs/bot.md", "", http.StatusOK)).Body), "\n```"+language+"\n")
 	program, _, _ = strings.Cut(program, "```\n")
 	if n := strings.Count(program, "\n"); n == 0 || n > mostLines {
 		harness.Failf("/docs/bot has %d lines of %s, at most %d are allowed", n, language, mostLines)
@@ -80,6 +85,7 @@ func (b *bot) write(language string, mostLines int, balancer string) {
 		build.Dir, build.Stderr = b.env.source, os.Stderr
 		harness.Must(build.Run())
 	}
+	return program
 }
 
 // start starts the program in a process group of its own.
@@ -132,4 +138,55 @@ func (b *bot) await(n int) {
 		log, _ := os.ReadFile(filepath.Join(b.dir, "bot.log")) // empty if it is missing
 		harness.Failf("%w\n%s", err, log)
 	}
+}
+
+// startWithReceiver starts the receiver of /docs/push by the command there, and the nodes with the flags
+// there.
+func (e *environment) startWithReceiver() {
+	page := string(harness.Got(os.ReadFile(filepath.Join(e.source, "api", "docs", "push.md"))))
+	e.receiver = harness.Got(freeport.Take(1))
+	page = strings.ReplaceAll(page, "8443", strconv.Itoa(e.receiver))
+	_, program, _ := strings.Cut(page, "\n```python\n")
+	program, _, _ = strings.Cut(program, "```\n")
+	dir := e.run.Path("hook")
+	harness.Must(os.MkdirAll(dir, 0o700))
+	harness.Must(os.WriteFile(filepath.Join(dir, "hook.py"), []byte(program), 0o600))
+	lines := regexp.MustCompile(`\n    (openssl .*); (python3 .*)\n    commons dev -- (.*)\n`).FindStringSubmatch(page)
+	for flag := range strings.FieldsSeq(lines[3]) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		for _, n := range e.cluster.Nodes {
+			n.Flags[name] = strings.Replace(value, "hook.pem", filepath.Join(dir, "hook.pem"), 1)
+		}
+	}
+	for _, command := range []string{lines[1], "exec " + lines[2] + " >hook.log 2>&1"} {
+		cmd := exec.CommandContext(e.run.Ctx, "bash", "-c", command)
+		cmd.Dir = dir
+		harness.Must(cmd.Start())
+		if command == lines[1] {
+			harness.Must(cmd.Wait())
+		}
+	}
+	e.cluster.Start()
+}
+
+// tryReceiver has an event pushed to the receiver, and forges one.
+func (e *environment) tryReceiver() {
+	url := fmt.Sprintf("https://localhost:%d/", e.receiver)
+	var registered client.Registered
+	profile := map[string]string{"id": "hooked", "description": "Has a receiver.", "notify_url": url}
+	harness.Must(e.cluster.Nodes[0].Do(http.MethodPost, "/api/agents", profile, &registered))
+	dir := e.run.Path("hook")
+	harness.Must(os.WriteFile(filepath.Join(dir, "hook.secret"), []byte(registered.NotifySecret), 0o600))
+	forged := exec.CommandContext(e.run.Ctx, "curl", "-sk", url, "-d", `{"type":"common.reply","entry":"forged"}`, "-w", "%{http_code}")
+	if code := string(harness.Got(forged.Output())); code != "401" {
+		harness.Failf("a forged event: %s", code)
+	}
+	pushed := harness.Got(e.cluster.Nodes[1].Publish(client.NewEntry{Body: "@hooked are you there?"}))
+	harness.Must(e.run.Eventually(botPatience, func() error {
+		log, err := os.ReadFile(filepath.Join(dir, "hook.log"))
+		if !strings.Contains(string(log), "common.mention {'id': '"+pushed.Entry.ID+"'") || strings.Contains(string(log), "forged") {
+			return errors.Join(err, fmt.Errorf("the receiver printed %s", log))
+		}
+		return err
+	}))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -23,8 +24,8 @@ type language struct {
 	command []string // runs the adapter, which a JSON object of options follows
 	file    string   // at /clients, of the client
 	adapter string
-	section string // of its programs in documents, and name of dir
-	dir     string // of client and adapter
+	dir     string   // of client and adapter
+	stderr  *os.File // of the adapters
 	env     *environment
 }
 
@@ -75,8 +76,9 @@ func (f *failure) Error() string { return f.Kind + ": " + f.Text }
 
 // install puts the client that a node serves, and the adapter, into a directory.
 func (l *language) install() {
-	l.dir = l.env.run.Path(l.section)
+	l.dir = l.env.run.Path(l.name)
 	harness.Must(os.MkdirAll(l.dir, 0o700))
+	l.stderr = harness.Got(os.Create(filepath.Join(l.dir, "stderr.log")))
 	res := harness.Got(l.env.cluster.Nodes[0].Raw(http.MethodGet, "/clients/"+l.file, "", http.StatusOK))
 	harness.Must(os.WriteFile(filepath.Join(l.dir, l.file), res.Body, 0o600))
 	harness.Must(os.WriteFile(filepath.Join(l.dir, l.adapter), harness.Got(adapters.ReadFile(l.adapter)), 0o600))
@@ -85,7 +87,7 @@ func (l *language) install() {
 // client returns a new client. It is a process that ends with the run.
 func (l *language) client(o options) *process {
 	cmd := exec.CommandContext(l.env.run.Ctx, l.command[0], append(l.command[1:], l.adapter, string(harness.Got(json.Marshal(o))))...)
-	cmd.Dir, cmd.Stderr = l.dir, os.Stderr
+	cmd.Dir, cmd.Stderr = l.dir, l.stderr
 	p := &process{stdin: harness.Got(cmd.StdinPipe()), answers: json.NewDecoder(bufio.NewReader(harness.Got(cmd.StdoutPipe())))}
 	harness.Must(cmd.Start())
 	go func() { _ = cmd.Wait() }() // it is killed at the end of the run
@@ -111,7 +113,7 @@ func (p *process) do(c call) (items []json.RawMessage, index uint64, err error) 
 		var r result
 		switch err := p.answers.Decode(&r); {
 		case err != nil:
-			return items, 0, err
+			return items, 0, fmt.Errorf("the client ended, see its stderr.log: %w", err)
 		case r.Failure != nil:
 			return items, 0, r.Failure
 		case r.Item == nil:

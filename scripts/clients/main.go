@@ -1,6 +1,6 @@
 // Clients plays one list of scenarios with the clients in Python and JavaScript against three
-// real nodes (the tests of api/client hold the same for Go), visits them as newcomers who know only the address, and runs a program that is built from a generated client
-// (scripts/clients/author).
+// real nodes (the tests of api/client hold the same for Go). Before that, it visits them as newcomers do,
+// who know the address alone, and runs a program with a generated client (scripts/clients/author).
 package main
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-const nodes = 3
-
 func main() {
 	author := flag.String("author", "", "a program to run with the addresses of the nodes")
+	only := flag.String("only", "", "run the scenario of this name alone")
 	source := flag.String("source", ".", "directory of the module, to build the bot in Go in")
 	harness.Main("clients", func(r *harness.Run) {
-		env := &environment{run: r, cluster: r.NewCluster("main", nodes), source: *source}
+		r.Only = *only
+		env := &environment{run: r, cluster: r.NewCluster("main", 3), source: *source}
 		env.startWithReceiver()
+		harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
 		if *author != "" {
 			cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			harness.Must(cmd.Run())
 		}
-		harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
 		for _, l := range []*language{
-			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py", section: "python"},
-			{name: "javascript", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs", section: "js"},
+			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py"},
+			{name: "js", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs"},
 		} {
 			fmt.Fprintf(os.Stdout, "== %s\n", l.name)
 			l.install()

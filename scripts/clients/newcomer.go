@@ -16,16 +16,19 @@ import (
 
 const get, post = http.MethodGet, http.MethodPost
 
-// Limits of a first visit by what the answers propose, and of a heartbeat with 50 mentions or less.
+// Limits of a first visit by what the answers propose, of what describes the place, and of a heartbeat
+// with 50 mentions or less.
 const (
-	maxVisitCalls = 10
-	maxVisitBytes = 25_000
-	maxVisitWrong = 0
-	maxNewsBytes  = 22_000
-	maxLaterBytes = 3_600 // with what waits for an answer
+	maxVisitCalls    = 10
+	maxVisitBytes    = 25_000
+	maxOverviewBytes = 2 << 10
+	maxToolsBytes    = 16 << 10
+	maxNewsBytes     = 22_000
+	maxLaterBytes    = 3_600 // with what waits for an answer
+	maxQuietBytes    = 550   // with nothing
 )
 
-// newcomers are played once: agents that know only the address of the nodes.
+// newcomers are played once, while the place is empty: agents that know only the address of the nodes.
 var newcomers = []harness.Scenario[*visitor]{
 	{Name: "heartbeats", Run: (*visitor).pollHome},
 	{Name: "a newcomer by curl", Run: (*visitor).useCurl},
@@ -37,14 +40,11 @@ type visitor struct {
 	asked   int
 	index   string // of the newest write: it reads its own writes on every node
 
-	calls, bytes, wrong int
+	calls, bytes int
 }
 
-// reply is the answer to a call.
-type reply struct{ *raw.Response }
-
 // field returns a text or number in an answer by its path, or "".
-func (a *reply) field(path ...string) string {
+func field(a *raw.Response, path ...string) string {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(a.Body))
 	decoder.UseNumber()
@@ -61,25 +61,16 @@ func (a *reply) field(path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// call makes one call to the next node.
-func (v *visitor) call(method, path, body string, header ...string) *reply {
+// must makes one call to the next node, which has to work.
+func (v *visitor) must(method, path, body string, header ...string) *raw.Response {
 	node := v.cluster.Nodes[v.asked%len(v.cluster.Nodes)]
 	v.asked++
-	a := &reply{harness.Got(raw.Do(v.cluster.Run.Ctx, v.cluster.Run.HTTP, method, node.URL+path, body, append([]string{"X-Commons-Min-Index", v.index}, header...)...))}
+	a := harness.Got(raw.Do(v.cluster.Run.Ctx, v.cluster.Run.HTTP, method, node.URL+path, body, append([]string{"X-Commons-Min-Index", v.index}, header...)...))
 	if method == post {
 		v.index = a.Header.Get("X-Commons-Index")
 	}
 	v.calls++
 	v.bytes += len(body) + len(a.Body)
-	if a.Status >= http.StatusBadRequest {
-		v.wrong++
-	}
-	return a
-}
-
-// must makes a call that has to work.
-func (v *visitor) must(method, path, body string, header ...string) *reply {
-	a := v.call(method, path, body, header...)
 	if a.Status >= http.StatusBadRequest || strings.Contains(string(a.Body), `"isError":true`) {
 		harness.Failf("%s %s %s: %d %s", method, path, body, a.Status, a.Body)
 	}
@@ -95,23 +86,18 @@ func (v *visitor) pollHome() {
 		}
 		news := v.must(get, "/api/home?for="+name+"&since=0", "")
 		first := len(news.Body)
-		for news.field("more") == "true" { // a page is longer than the limit if one commit is
-			news = v.must(get, "/api/home?for="+name+"&since="+news.field("now"), "")
+		for field(news, "more") == "true" { // a page is longer than the limit if one commit is
+			news = v.must(get, "/api/home?for="+name+"&since="+field(news, "now"), "")
 		}
-		path := "/api/home?for=" + name + "&since=" + news.field("now")
+		path := "/api/home?for=" + name + "&since=" + field(news, "now")
 		later := v.must(get, path, "")
 		again := v.must(get, path, "", "If-None-Match", later.Header.Get("ETag"))
-		if again.Status != http.StatusNotModified || first > maxNewsBytes || len(later.Body) > maxLaterBytes {
+		most := map[bool]int{true: maxQuietBytes, false: maxLaterBytes}[mentions == 0]
+		if again.Status != http.StatusNotModified || first > maxNewsBytes || len(later.Body) > most {
 			harness.Failf("a heartbeat with %d mentions takes %d bytes, then %d, then %d with status %d", mentions, first, len(later.Body), len(again.Body), again.Status)
 		}
 		fmt.Fprintf(os.Stdout, "   a heartbeat with %d mentions takes %d bytes, and %d without news\n", mentions, first, len(later.Body))
 	}
-}
-
-// await asks a visitor a question and posts a job, whose id it returns.
-func (v *visitor) await(name string) (job string) {
-	v.must(post, "/api/entries", `{"agent":"regular","body":"@`+name+`, when is high water at Brest?"}`)
-	return v.must(post, "/api/jobs", `{"agent":"regular","title":"Count the boats","body":"Those in the harbour, for `+name+`."}`).field("job", "id")
 }
 
 // placeholder is a text in a call of home's next that the agent has to replace.
@@ -121,14 +107,15 @@ var placeholder = regexp.MustCompile(`"\([^"]*\)"`)
 // proposes, until a question is answered and a job finished.
 func (v *visitor) useCurl() {
 	const name = "newcomer-by-curl"
-	job := v.await(name)
+	v.must(post, "/api/entries", `{"agent":"regular","body":"@`+name+`, when is high water at Brest?"}`)
+	job := field(v.must(post, "/api/jobs", `{"agent":"regular","title":"Count the boats","body":"Those in the harbour, for `+name+`."}`), "job", "id")
 	before, made := *v, []string(nil)
-	step := func(method, path, body string) *reply {
+	step := func(method, path, body string) *raw.Response {
 		made = append(made, method+" "+path+" "+body)
-		return v.call(method, path, body, "User-Agent", "curl/8.5.0", "Accept", "*/*")
+		return v.must(method, path, body, "User-Agent", "curl/8.5.0", "Accept", "*/*")
 	}
 	front := step(get, "/", "")
-	overview := step(get, front.field("overview"), "")
+	overview := step(get, field(front, "overview"), "")
 	for _, path := range []string{"/api/home", "/api/agents"} {
 		if !strings.Contains(string(front.Body)+string(overview.Body), path) {
 			harness.Failf("neither the front page nor the overview names %s", path)
@@ -152,13 +139,18 @@ func (v *visitor) useCurl() {
 				continue
 			}
 			a := step(method, path, placeholder.ReplaceAllString(body, `"Seven boats and a raft, at ten past ten."`))
-			done = done || a.field("job", "id") == job && a.field("job", "status") == "done"
+			done = done || field(a, "job", "id") == job && field(a, "job", "status") == "done"
 		}
 	}
 	read, claim := slices.Index(made, "GET /api/jobs/"+job+" "), slices.IndexFunc(made, func(m string) bool { return strings.Contains(m, `"action":"claim"`) })
-	calls, spent, wrong := v.calls-before.calls, v.bytes-before.bytes, v.wrong-before.wrong
-	if !done || read < 0 || claim < read || calls > maxVisitCalls || spent > maxVisitBytes || wrong > maxVisitWrong {
-		harness.Failf("from the front page to the finished job %s: %v, %d calls, %d bytes, %d wrong turns: %s", job, done, calls, spent, wrong, strings.Join(made, "\n"))
+	calls, spent := v.calls-before.calls, v.bytes-before.bytes
+	if !done || read < 0 || claim < read || calls > maxVisitCalls || spent > maxVisitBytes {
+		harness.Failf("from the front page to the finished job %s: %v, %d calls, %d bytes: %s", job, done, calls, spent, strings.Join(made, "\n"))
 	}
 	fmt.Fprintf(os.Stdout, "   from the front page to a finished job: %d calls, %d bytes\n", calls, spent)
+	tools := v.must(post, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	if len(overview.Body) > maxOverviewBytes || len(tools.Body) > maxToolsBytes {
+		harness.Failf("the overview has %d bytes, and the list of tools %d", len(overview.Body), len(tools.Body))
+	}
+	fmt.Fprintf(os.Stdout, "   the overview has %d bytes, and the list of tools %d\n", len(overview.Body), len(tools.Body))
 }

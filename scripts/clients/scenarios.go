@@ -290,29 +290,26 @@ func lostKey(l *language) {
 	name := l.name + "-lost"
 	register := call{Method: "register", Args: []any{name}, Fields: map[string]any{"description": "Loses keys."}}
 	items, _, err := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience}).do(register)
-	if err != nil {
-		harness.Failf("register: %v", err)
-	}
+	harness.Must(err)
 	c := l.client(options{URLs: l.env.cluster.URLs(), Patience: patience})
 	_, _, err = c.do(call{Method: "recover_key", Args: []any{name, "crk_wrong"}})
 	if f, is := errors.AsType[*failure](err); !is || f.Code != "wrong_recovery_key" {
 		harness.Failf("a wrong recovery key: %v", err)
 	}
 	recovery := call{Method: "recover_key", Args: []any{name, decode[client.Registered](items[0]).RecoveryKey}}
-	if _, _, err := c.do(recovery); err != nil {
-		harness.Failf("recover: %v", err)
-	}
+	_, _, err = c.do(recovery)
+	harness.Must(err)
 	register.Fields = map[string]any{"delete": true}
-	if _, _, err := c.do(register); err != nil {
-		harness.Failf("delete the profile: %v", err)
-	}
+	_, _, err = c.do(register)
+	harness.Must(err)
 	err = l.env.cluster.Nodes[0].Do(http.MethodGet, "/api/agents/"+name, nil, nil)
 	if rejected, is := errors.AsType[*client.Error](err); !is || rejected.Status != http.StatusNotFound {
 		harness.Failf("the deleted profile: %v", err)
 	}
 }
 
-// keys holds that a key goes to https and this machine only.
+// keys holds that a key goes to https and this machine only, and that a new name is protected, unless
+// others wrote under it, which the client says, or the program wants it so.
 func keys(l *language) {
 	f := newFront(l.env.cluster.Nodes[0])
 	defer f.stop()
@@ -320,14 +317,26 @@ func keys(l *language) {
 	name := l.name + "-keys"
 	items, _, err := c.do(call{Method: "register", Args: []any{name}, Fields: map[string]any{"description": "Has a key."}})
 	harness.Must(err)
-	key := decode[client.Registered](items[0]).EditKey
+	registered := decode[client.Registered](items[0])
+	key := registered.EditKey
 	published, _ := publish(c, "With a key", map[string]any{})
 	seen := f.attempts()
 	if got := seen[0].header.Get("Authorization") + seen[1].header.Get("Authorization"); got != "Bearer "+key || key == "" {
 		harness.Failf("headers %q", got)
 	}
-	if published.Entry.Agent != name || !published.Entry.NameVerified {
-		harness.Failf("%+v", published.Entry)
+	if published.Entry.Agent != name || !published.Entry.NameVerified || !registered.Agent.Protected {
+		harness.Failf("%+v of %+v", published.Entry, registered.Agent)
+	}
+	other := exec.CommandContext(l.env.run.Ctx, "curl", "-sf", "--interface", "127.0.0.2", l.env.cluster.Nodes[0].URL+"/api/entries", "-d", "agent="+name+"-used", "-d", "body=I was here.")
+	harness.Must(other.Run())
+	for suffix, fields := range map[string]map[string]any{"-used": {}, "-open": {"protected": false}} {
+		fields["description"] = "Is not protected."
+		items, _, err := l.client(options{URLs: []string{f.url}, Patience: patience}).do(call{Method: "register", Args: []any{name + suffix}, Fields: fields})
+		harness.Must(err)
+		said := strings.Contains(string(harness.Got(os.ReadFile(l.stderr.Name()))), "others wrote under "+name+suffix+" ")
+		if agent := decode[client.Registered](items[0]).Agent; agent.Protected || said != (suffix == "-used") {
+			harness.Failf("%+v; the client said so: %v", agent, said)
+		}
 	}
 	for _, url := range []string{"http://commons.invalid", "http://192.0.2.1:8080", "http://127.0.0.1.commons.invalid", "http://127.commons.invalid"} {
 		start := time.Now()
@@ -337,16 +346,6 @@ func keys(l *language) {
 			harness.Failf("%s: %v after %v", url, err, time.Since(start))
 		}
 	}
-}
-
-// watch returns the bodies of the next items that concern an agent.
-func (l *language) watch(o options, n int) (bodies []string) {
-	items, _, err := l.client(o).do(call{Method: "watch", Take: n})
-	harness.Must(err)
-	for _, item := range items {
-		bodies = append(bodies, decode[client.Item](item).Body)
-	}
-	return bodies
 }
 
 // register registers a name at a node, and returns its key.
@@ -377,8 +376,7 @@ func killedLeaders(l *language) {
 		}
 	}
 
-	var events []json.RawMessage
-	var seen []string // bodies of items
+	var events, items []json.RawMessage
 	answered, followed, ids := make([]string, 0, writes), make([]string, 0, writes), make([]string, 0, writes)
 	var readers errgroup.Group
 	readers.Go(func() (err error) {
@@ -387,8 +385,9 @@ func killedLeaders(l *language) {
 		})
 		return err
 	})
-	readers.Go(func() error {
-		return harness.Try(func() { seen = l.watch(keyed, len(mentions)) })
+	readers.Go(func() (err error) {
+		items, _, err = l.client(keyed).do(call{Method: "watch", Take: len(mentions)})
+		return err
 	})
 	writer := l.client(o)
 	var killed *harness.Node
@@ -412,6 +411,10 @@ func killedLeaders(l *language) {
 	for _, item := range events {
 		e := decode[client.Event](item)
 		followed, ids = append(followed, e.Entry.Body), append(ids, e.Entry.ID)
+	}
+	seen := make([]string, len(items))
+	for i, item := range items {
+		seen[i] = decode[client.Item](item).Body
 	}
 	for _, n := range cluster.Nodes {
 		c := l.client(options{URLs: []string{n.URL}, Patience: patience, MinIndex: index})

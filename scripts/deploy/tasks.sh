@@ -119,7 +119,7 @@ follow "Put a node into or out of HAProxy" 2
 unmeasured() { measured node3 && ! measured node4; }
 until_works unmeasured
 
-follow "Roll an upgrade back"
+follow "Roll an upgrade back" 1
 follow "Get a debug bundle"
 (($(tar --list --gzip --file commons-debug.tar.gz | grep --count '/report.json$') == 3)) || fail "the bundle has not the reports of three nodes"
 

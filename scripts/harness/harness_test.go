@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/commons-cluster/commons/internal/check"
 )
 
 func TestOneVoterEach(t *testing.T) {
@@ -26,11 +24,6 @@ func TestOneVoterEach(t *testing.T) {
 			t.Errorf("%s: %v", test.voters, err)
 		}
 	}
-}
-
-func TestExamples(t *testing.T) {
-	got := Examples("text\n\n    one \\\n      two\n\nmore text\n    three\n")
-	check.Diff(t, got, []string{"one \\\n  two\n", "three\n"}, "examples")
 }
 
 func TestPlay(t *testing.T) {
@@ -58,7 +51,7 @@ func TestMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("there is no /proc here")
 	}
-	if bytes, err := residentMemory(os.Getpid()); err != nil || bytes < 1<<20 {
-		t.Errorf("%d, %v", bytes, err)
+	if sizes, err := Memory(os.Getpid()); err != nil || sizes.VmRSS < 1<<20 {
+		t.Errorf("%+v, %v", sizes, err)
 	}
 }

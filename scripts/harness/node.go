@@ -2,8 +2,11 @@ package harness
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/http"
@@ -15,7 +18,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -59,13 +66,6 @@ func (r *Run) NewCluster(name string, n int) *Cluster {
 		c.Nodes = append(c.Nodes, node)
 	}
 	r.nodes = append(r.nodes, c.Nodes...)
-	return c
-}
-
-// StartCluster prepares and starts three nodes.
-func (r *Run) StartCluster() *Cluster {
-	c := r.NewCluster("main", 3)
-	c.Start()
 	return c
 }
 
@@ -157,7 +157,7 @@ func (c *Cluster) Leader() (leader *Node, others []*Node) {
 			switch {
 			case err != nil:
 				return err
-			case s.Role == "leader":
+			case s.Leader == s.Node:
 				leader = n
 			default:
 				others = append(others, n)
@@ -201,27 +201,15 @@ type Node struct {
 	gone chan struct{} // closed when cmd has ended
 }
 
-// Args returns the command that runs the node.
-func (n *Node) Args() []string {
-	args := make([]string, 1, 1+len(n.Flags))
-	args[0] = "serve"
-	for _, name := range slices.Sorted(maps.Keys(n.Flags)) {
-		args = append(args, "--"+name+"="+n.Flags[name])
-	}
-	return args
-}
-
-// Alone makes a node that founds a cluster by itself.
-func (n *Node) Alone() {
-	delete(n.Flags, "bootstrap-expect")
-	delete(n.Flags, "join")
-}
-
 // Start runs the node and returns at once. Its output is added to its log.
 func (n *Node) Start() {
 	log := Got(os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer log.Close()
-	cmd := exec.Command(cmp.Or(n.Binary, n.run.Binary), n.Args()...) //nolint:noctx // ended by hand, at the end of the run at the latest
+	args := append(make([]string, 0, len(n.Flags)+1), "serve")
+	for _, name := range slices.Sorted(maps.Keys(n.Flags)) {
+		args = append(args, "--"+name+"="+n.Flags[name])
+	}
+	cmd := exec.Command(cmp.Or(n.Binary, n.run.Binary), args...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(Environment(), n.Env...)
 	Must(cmd.Start())
@@ -293,27 +281,117 @@ func (n *Node) LogTail() string {
 	return string(log[max(0, len(log)-shown):])
 }
 
-// Logged returns an error unless the node has logged a text.
-func (n *Node) Logged(text string) error {
-	log, err := os.ReadFile(n.Log)
-	if err == nil && !strings.Contains(string(log), text) {
-		err = fmt.Errorf("%s has not logged %q", n.Name, text)
+// Memory returns the sizes of a process's memory, in bytes. It needs the /proc of Linux.
+func Memory(pid int) (procfs.ProcStatus, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStatus{}, err
 	}
-	return err
+	return process.NewStatus()
 }
 
-// Memory returns the resident bytes of the node's process. It needs the /proc of Linux.
-func (n *Node) Memory() (uint64, error) { return residentMemory(n.PID()) }
+const (
+	// CallTimeout is longer than a node keeps a write while leadership changes.
+	CallTimeout = 30 * time.Second
+	pageSize    = 100
+)
 
-func residentMemory(pid int) (uint64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+// Client returns a client of the node that makes each call once, at an index or a later one.
+func (n *Node) Client(index uint64) *client.Client {
+	return Got(client.New(client.Config{
+		URLs: []string{n.URL}, HTTP: n.run.HTTP, KeyOverHTTP: true, Patience: -1, Timeout: CallTimeout, MinIndex: index,
+	}))
+}
+
+// Publish publishes an entry on the node.
+func (n *Node) Publish(e client.NewEntry) (client.Published, error) {
+	return n.Client(0).Publish(n.run.Ctx, e)
+}
+
+// Do calls a path of the node, see client.Client.
+func (n *Node) Do(method, path string, body, into any) error {
+	return n.Client(0).Do(n.run.Ctx, method, path, body, into)
+}
+
+// Raw makes one request to the node as it is, and wants a status.
+func (n *Node) Raw(method, path, body string, want int, headers ...string) (*raw.Response, error) {
+	res, err := raw.Do(n.run.Ctx, n.run.HTTP, method, n.URL+path, body, headers...)
+	if err == nil && res.Status != want {
+		err = fmt.Errorf("%s %s: %d, want %d: %.500s", method, n.URL+path, res.Status, want, res.Body)
+	}
+	return res, err
+}
+
+// List returns every entry that a query finds on the node, once it has applied an index.
+func (n *Node) List(index uint64, query client.EntryQuery) ([]client.Entry, error) {
+	query.Limit = pageSize
+	return Collect(n.Client(index).Entries(n.run.Ctx, query))
+}
+
+// Collect returns all items of a list, or its error.
+func Collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
+	for item, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
+}
+
+// Status is a node's part in the cluster.
+type Status struct {
+	Node   string
+	Leader string
+	Voters []string
+	Format int // of the node's state
+}
+
+// statusTimeout bounds a call for the status.
+const statusTimeout = 5 * time.Second
+
+// Operate runs a command of an operator at the private ports of nodes, of which the first that
+// answers is asked, and returns its output. An error has what it writes about its failure.
+func Operate(ctx context.Context, nodes []*Node, args ...string) ([]byte, error) {
+	addrs := make([]string, len(nodes))
+	for i, n := range nodes {
+		addrs[i] = n.Private
+	}
+	cmd := exec.CommandContext(ctx, nodes[0].run.Binary, args...)
+	cmd.Env = append(Environment(), "COMMONS_CLUSTER_ADDR="+strings.Join(addrs, ","), "COMMONS_SECRET_FILE="+nodes[0].Flags["secret-file"])
+	out, err := cmd.Output()
+	if failed, is := errors.AsType[*exec.ExitError](err); is {
+		err = fmt.Errorf("commons %s: %w: %s%s", strings.Join(args, " "), err, out, failed.Stderr)
+	}
+	return out, err
+}
+
+// Status asks the node on its private port.
+func (n *Node) Status() (s Status, err error) {
+	ctx, cancel := context.WithTimeout(n.run.Ctx, statusTimeout)
+	defer cancel()
+	out, err := Operate(ctx, []*Node{n}, "members", "--json")
+	var report struct {
+		AskedNode, Leader string
+		Servers           []struct {
+			ID, Part string
+			Report   struct{ Format int }
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &report)
+	}
 	if err != nil {
-		return 0, err
+		return s, err
 	}
-	_, after, _ := strings.Cut(string(text), "\nVmRSS:")
-	var kB uint64
-	if _, err := fmt.Sscan(after, &kB); err != nil {
-		return 0, fmt.Errorf("process %d has no memory, so it has ended: %w", pid, err)
+	s.Node, s.Leader = report.AskedNode, report.Leader
+	for _, server := range report.Servers {
+		if server.Part == "voter" {
+			s.Voters = append(s.Voters, server.ID)
+		}
+		if server.ID == s.Node {
+			s.Format = server.Report.Format
+		}
 	}
-	return kB << 10, nil
+	return s, nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -45,6 +44,12 @@ func NewRun(ctx context.Context, binary, dir string) *Run {
 	return &Run{Ctx: ctx, Binary: binary, Dir: dir, HTTP: &http.Client{Timeout: CallTimeout, Transport: transport}}
 }
 
+// ErrSkipped is the error of a run that this machine cannot carry out. The program exits with
+// exitSkipped.
+var ErrSkipped = errors.New("skipped")
+
+const exitSkipped = 77
+
 // Main is the main function of a program called name: it reads the flags, also those that
 // the program has defined, plays a run with the binary and exits. Must and Ctrl-C end the
 // run.
@@ -52,7 +57,6 @@ func Main(name string, play func(r *Run)) {
 	r := NewRun(context.Background(), "", "")
 	flag.StringVar(&r.Binary, "binary", "", "the commons binary")
 	flag.StringVar(&r.Dir, "dir", "", "directory for data and logs")
-	flag.StringVar(&r.Only, "only", "", "run the scenario of this name alone")
 	flag.Parse()
 	if r.Binary == "" || r.Dir == "" {
 		fmt.Fprintf(os.Stderr, "%s: -binary and -dir are needed; scripts/%[1]s.sh gives them\n", name)
@@ -65,6 +69,10 @@ func Main(name string, play func(r *Run)) {
 		play(r)
 	})
 	stop()
+	if errors.Is(err, ErrSkipped) {
+		fmt.Fprintln(os.Stdout, err)
+		os.Exit(exitSkipped)
+	}
 	if err != nil {
 		r.WriteLogs(os.Stderr)
 		fmt.Fprintf(os.Stderr, "%s: FAILED: %v\n", name, err)
@@ -99,20 +107,6 @@ func (r *Run) Path(parts ...string) string {
 // Eventually tries until it works, see await.Until.
 func (r *Run) Eventually(timeout time.Duration, try func() error) error {
 	return await.Until(r.Ctx, timeout, PollEvery, try)
-}
-
-// Command runs a command of the binary to its end, with variables added to a clean
-// environment. Any exit code will do.
-func (r *Run) Command(env []string, args ...string) (code int, stdout, stderr string) {
-	var out, errs strings.Builder
-	cmd := exec.CommandContext(r.Ctx, r.Binary, args...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Env = append(Environment(), env...)
-	err := cmd.Run()
-	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
-		Must(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // Environment is this process's environment without the variables that configure a node.
@@ -184,10 +178,11 @@ func Play[T any](r *Run, shared T, scenarios ...Scenario[T]) {
 	}
 }
 
-// Pause waits until a time is over or the context ends.
-func Pause(ctx context.Context, d time.Duration) {
+// Pause waits until a time is over or the context ends, and reports whether ctx has not ended.
+func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+	return ctx.Err() == nil
 }

@@ -42,21 +42,16 @@ var known string
 func readBugs(table string) (tested, played []bug, err error) {
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(table), "\n\n") {
 		var b bug
+		fields := map[string]*string{"bug:": &b.name, "because:": &b.because, "scenario:": &b.scenario, "simulated:": &b.simulated}
 		var e *edit // the last one
 		for line := range strings.Lines(paragraph) {
 			key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			switch {
 			case key == "#":
-			case key == "bug:":
-				b.name = value
-			case key == "because:":
-				b.because = value
+			case fields[key] != nil:
+				*fields[key] = value
 			case key == "tests:":
 				b.pkg, b.run, _ = strings.Cut(value, " ")
-			case key == "scenario:":
-				b.scenario = value
-			case key == "simulated:":
-				b.simulated = value
 			case key == "in:":
 				place, name, _ := strings.Cut(value, " ")
 				b.edits = append(b.edits, edit{place: place, name: name})

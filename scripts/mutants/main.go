@@ -7,18 +7,18 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +41,8 @@ func main() {
 	case *cluster:
 		table, try = played, (*bug).tryCluster
 	case *simulation:
-		table, try = simulatedBugs(slices.Concat(tested, played)), (*bug).trySimulated
+		table = slices.DeleteFunc(slices.Concat(tested, played), func(b bug) bool { return b.simulated == "" })
+		try = (*bug).trySimulated
 	}
 	if err == nil {
 		err = run(ctx, choose(table, flag.Args(), *seed), *limit, try)
@@ -57,18 +58,12 @@ func main() {
 // words. They are in the table's order, or in an order that depends on a seed. A run
 // that is short of time tries the first ones, so runs with other seeds try others.
 func choose(bugs []bug, words []string, seed string) []bug {
-	var chosen []bug
-	for i := range bugs {
-		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(bugs[i].name, w) }) {
-			chosen = append(chosen, bugs[i])
-		}
-	}
+	chosen := slices.DeleteFunc(slices.Clone(bugs), func(b bug) bool {
+		return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(b.name, w) })
+	})
 	if seed != "" {
-		place := func(b bug) string {
-			sum := sha256.Sum256([]byte(seed + "\x00" + b.name))
-			return hex.EncodeToString(sum[:])
-		}
-		slices.SortFunc(chosen, func(a, b bug) int { return cmp.Compare(place(a), place(b)) })
+		random := rand.New(rand.NewChaCha8(sha256.Sum256([]byte(seed))))
+		random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	}
 	return chosen
 }
@@ -117,41 +112,17 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	} else if bytes.Contains(out, []byte("no tests to run")) {
 		return "", fmt.Errorf("%s has no test %s", b.pkg, b.run)
 	}
-	overlay, err := b.overlay(dir)
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "bug.test")
-	if out, err := command(ctx, ".", "go", "test", "-c", "-overlay", overlay, "-o", binary, b.pkg); err != nil {
-		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
-	}
 	kept := filepath.Join(b.pkg, "testdata", "rapid") // inputs that random tests save when they fail
 	if _, err := os.Stat(kept); err != nil {
 		defer os.RemoveAll(kept)
 	} // otherwise someone investigates a failure
-	out, err := command(ctx, b.pkg, binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
-	_, failed := errors.AsType[*exec.ExitError](err)
-	switch {
-	case err == nil:
-		return "", fmt.Errorf("the tests %s of %s pass", b.run, b.pkg)
-	case !failed:
-		return "", err
-	case bytes.Contains(out, []byte("panic: test timed out")):
-		return "", fmt.Errorf("the tests %s of %s did not end in %v", b.run, b.pkg, testTimeout)
-	}
-	return noticedBy(out)
+	binary := filepath.Join(dir, "bug.test")
+	return b.look(ctx, dir, []string{"test", "-c", "-vet=off", "-o", binary}, b.pkg, failedTest,
+		binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
 }
 
-// noticedBy returns the test that an output says has failed.
-func noticedBy(out []byte) (string, error) {
-	for line := range strings.Lines(string(out)) {
-		if rest, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
-			name, _, _ := strings.Cut(rest, " ")
-			return name, nil
-		}
-	}
-	return "", fmt.Errorf("no test says that it failed:\n%s", out)
-}
+// failedTest matches the line of a test that failed.
+var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
 // overlay writes the files with the bug to dir, and what makes the compiler read
 // them instead of the files of the tree.
@@ -185,4 +156,70 @@ func command(ctx context.Context, dir, name string, args ...string) ([]byte, err
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	return cmd.CombinedOutput()
+}
+
+const (
+	// maxShown bounds the output that is shown of a run without a finding, in bytes.
+	maxShown   = 2000
+	simulation = "./node/simulation"
+	// simulatedFor is how long the simulation may look for a bug.
+	simulatedFor = time.Minute
+)
+
+// tryCluster builds the program with the bug and lets chaos find it. by is the check
+// that did.
+func (b *bug) tryCluster(ctx context.Context, dir string) (by string, err error) {
+	chaos := filepath.Join(dir, "chaos")
+	if out, err := command(ctx, ".", "go", "build", "-o", chaos, "./scripts/chaos"); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	run, err := os.MkdirTemp(dir, "run-") // nodes of the previous bug left their files behind
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "commons")
+	return b.look(ctx, dir, []string{"build", "-o", binary}, ".", regexp.MustCompile(`(?m)^ *FAILED  ([^:]+):`),
+		chaos, "-binary", binary, "-dir", run, "-scenario", b.scenario, "-seed", "1")
+}
+
+// trySimulated runs the simulation with the bug, from seed 1 on. by is the seed that found it.
+func (b *bug) trySimulated(ctx context.Context, dir string) (by string, err error) {
+	binary := filepath.Join(dir, "simulation.test")
+	return b.look(ctx, dir, []string{"test", "-c", "-vet=off", "-o", binary}, simulation, regexp.MustCompile(`(seed \d+) failed, after `),
+		binary, "-test.run", "^"+b.simulated+"$", "-test.timeout", testTimeout.String(), "-seed", "1", "-for", simulatedFor.String())
+}
+
+// look builds a package with the bug and runs a program in its directory. It returns what the
+// program found, each finding once.
+func (b *bug) look(ctx context.Context, dir string, build []string, pkg string, finding *regexp.Regexp, run ...string) (by string, err error) {
+	overlay, err := b.overlay(dir)
+	if err != nil {
+		return "", err
+	}
+	if out, err := command(ctx, ".", "go", append(build, "-overlay", overlay, pkg)...); err != nil {
+		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
+	}
+	out, err := command(ctx, pkg, run[0], run[1:]...)
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	if bytes.Contains(out, []byte("panic: test timed out")) {
+		return "", fmt.Errorf("%s did not end in %v", strings.Join(run, " "), testTimeout)
+	}
+	found := findings(out, finding)
+	if len(found) == 0 {
+		return "", fmt.Errorf("%s does not find it:\n%s", strings.Join(run, " "), out[max(0, len(out)-maxShown):])
+	}
+	return strings.Join(found, "; "), nil
+}
+
+// findings returns what the first group of a pattern matches in an output, each text once: chaos
+// prints it again at the end.
+func findings(out []byte, pattern *regexp.Regexp) (found []string) {
+	for _, match := range pattern.FindAllSubmatch(out, -1) {
+		if name := string(match[1]); !slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	return found
 }

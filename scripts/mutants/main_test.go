@@ -149,12 +149,9 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 	check.Diff(t, names(choose(bugs, []string{"claimed job", "no such"}, "")), []string{"a claimed job is claimed again"}, "chosen by a word")
 }
 
-// TestNoticedBy holds that only a test that failed counts as one that noticed.
-func TestNoticedBy(t *testing.T) {
-	if by, err := noticedBy([]byte("=== some\n--- FAIL: TestOne (0.01s)\n    --- FAIL: TestOne/part (0.00s)\nFAIL\n")); err != nil || by != "TestOne" {
-		t.Errorf("%q, %v", by, err)
-	}
-	if by, err := noticedBy([]byte("signal: killed\nFAIL\n")); err == nil {
-		t.Errorf("a run without a failed test was noticed by %q", by)
-	}
+// TestFindings holds that only a test that failed counts as one that noticed, and once.
+func TestFindings(t *testing.T) {
+	const failed = "--- FAIL: TestOne (0.01s)\n    --- FAIL: TestOne/part (0.00s)\n"
+	check.Diff(t, findings([]byte("=== some\n"+failed+"FAIL\n"+failed), failedTest), []string{"TestOne"}, "tests that noticed")
+	check.Empty(t, findings([]byte("signal: killed\nFAIL\n"), failedTest), "tests that noticed in a run without a failed one")
 }

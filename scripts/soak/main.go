@@ -6,9 +6,9 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -17,16 +17,17 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/commons-cluster/commons/scripts/bench"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // The load, and the time between two acts of the operator.
 const (
-	writeRate    = 50 // a second
-	readRate     = 50 // a second, of each kind of read
-	connections  = 8  // of each kind of request
-	bodyBytes    = 1000
+	writeRate    = 50               // a second
+	readRate     = 50               // a second, of each kind of read
+	connections  = 8                // of each kind of request
 	restartEvery = 5 * time.Minute  // of one node; the next time it is another's turn
 	purgeEvery   = 10 * time.Minute // of one entry
 	purgeAfter   = 2 * time.Minute  // so that each node is restarted at the same distance from a purge
@@ -64,26 +65,17 @@ func main() {
 }
 
 func (s *soak) play(length time.Duration) {
-	s.cluster = s.run.StartCluster()
+	s.cluster = s.run.NewCluster("main", 3)
+	s.cluster.Start()
 	store := s.run.Path("store")
 	harness.Must(os.Mkdir(store, 0o700))
 	s.operate(append([]string{"settings", "set", "--yes", "backup.url=file://" + store}, settings...)...)
 	s.begun = time.Now()
-	parent := s.run.Ctx
-	ctx, cancel := context.WithTimeout(parent, length)
+	ctx, cancel := context.WithTimeout(s.run.Ctx, length)
 	defer cancel()
-	errs := make(chan error, 1) // the first of what failed
-	var group sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx) // ends with the first that fails
 	work := func(do func(ctx context.Context)) {
-		group.Go(func() {
-			if err := harness.Try(func() { do(ctx) }); err != nil {
-				select {
-				case errs <- err:
-				default:
-				}
-				cancel()
-			}
-		})
+		group.Go(func() error { return harness.Try(func() { do(ctx) }) })
 	}
 	work(func(ctx context.Context) { s.load(ctx, bench.Write, writeRate) })
 	for _, mode := range []bench.Mode{bench.List, bench.Search, bench.Home, bench.Poll} {
@@ -92,30 +84,24 @@ func (s *soak) play(length time.Duration) {
 	work(s.sample)
 	work(s.restart)
 	work(s.purge)
-	group.Wait()
-	select {
-	case err := <-errs:
-		harness.Must(err)
-	default:
-		harness.Must(parent.Err())
+	err := group.Wait()
+	grew := s.report(length)
+	harness.Must(errors.Join(err, s.run.Ctx.Err()))
+	if grew > 0 {
+		harness.Failf("%d measurements grow by more than %.0f %% over the last half", grew, 100*tolerated)
 	}
-	harness.Must(s.report(length))
 }
 
 // operate runs a command of an operator at the node that is never restarted.
 func (s *soak) operate(args ...string) {
-	n := s.cluster.Nodes[len(s.cluster.Nodes)-1]
-	env := []string{"COMMONS_CLUSTER_ADDR=" + n.Private, "COMMONS_SECRET_FILE=" + s.cluster.Secret}
-	if code, _, problem := s.run.Command(env, args...); code != 0 {
-		harness.Failf("%v ends with %d: %s", args, code, problem)
-	}
+	harness.Got(harness.Operate(s.run.Ctx, s.cluster.Nodes[len(s.cluster.Nodes)-1:], args...))
 }
 
 // load sends requests at a rate, and notes their p99 for each row.
 func (s *soak) load(ctx context.Context, mode bench.Mode, rate float64) {
 	for ctx.Err() == nil {
 		report, err := bench.Run(ctx, bench.Options{
-			Mode: mode, URLs: s.cluster.URLs(), Connections: connections, Rate: rate, Size: bodyBytes, Duration: rowEvery,
+			Mode: mode, URLs: s.cluster.URLs(), Connections: connections, Rate: rate, Duration: rowEvery,
 		})
 		if ctx.Err() != nil {
 			return // the last row is not whole
@@ -125,18 +111,19 @@ func (s *soak) load(ctx context.Context, mode bench.Mode, rate float64) {
 		s.failed += report.Errors
 		s.mu.Unlock()
 		s.note(string(mode)+" p99 ms", report.Latency[string(mode)].P99, false)
+		if mode == bench.Write {
+			fmt.Printf("%v: p99 of writes %.1f ms\n", time.Since(s.begun).Round(time.Minute), report.Latency[string(mode)].P99)
+		}
 	}
 }
 
 // restart restarts all nodes but the last, by turns, each as soon as the one before is well. The
 // last runs from the beginning to the end: it shows what a process keeps.
 func (s *soak) restart(ctx context.Context) {
-	for i := 0; pause(ctx, restartEvery); i++ {
+	for i := 0; s.pauseUntil(ctx, time.Duration(i+1)*restartEvery); i++ {
 		n := s.cluster.Nodes[i%(len(s.cluster.Nodes)-1)]
 		n.Terminate()
-		pages, err := usedPages(n)
-		harness.Must(err)
-		s.note(n.Name+" pages of the log", pages, true)
+		s.note(n.Name+" pages of the log", usedPages(n), true)
 		n.Start()
 		harness.Must(s.cluster.WaitReady(harness.ReadyTimeout, n))
 	}
@@ -144,7 +131,7 @@ func (s *soak) restart(ctx context.Context) {
 
 // purge erases the newest entry now and then.
 func (s *soak) purge(ctx context.Context) {
-	for wait := purgeAfter; pause(ctx, wait); wait = purgeEvery {
+	for at := purgeAfter; s.pauseUntil(ctx, at); at += purgeEvery {
 		n := s.cluster.Nodes[len(s.cluster.Nodes)-1]
 		var newest struct{ Entries []struct{ ID string } }
 		harness.Must(n.Do("GET", "/api/entries?limit=1", nil, &newest))
@@ -155,7 +142,7 @@ func (s *soak) purge(ctx context.Context) {
 // sample measures the nodes that run.
 func (s *soak) sample(ctx context.Context) {
 	last := s.cluster.Nodes[len(s.cluster.Nodes)-1]
-	for pause(ctx, sampleEvery) {
+	for at := sampleEvery; s.pauseUntil(ctx, at); at += sampleEvery {
 		for _, n := range s.cluster.Nodes {
 			values, err := measure(n)
 			if err != nil {
@@ -184,17 +171,11 @@ func (s *soak) note(name string, value float64, judged bool) {
 	s.series[name].add(int(time.Since(s.begun)/rowEvery), value)
 }
 
-// report writes all measurements, as a table of halves and as CSV, and fails if one grew.
-func (s *soak) report(length time.Duration) error {
-	file, err := os.Create(s.run.Path("soak.csv"))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	rows := int(length / rowEvery)
+// report prints every measurement, as a table and as CSV, and returns how many grew.
+func (s *soak) report(length time.Duration) (grew int) {
+	rows := int(min(length, time.Since(s.begun)) / rowEvery)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "least in first half\tin last half\tgrowth over the last half\t\t")
-	grew := 0
 	for _, name := range slices.Sorted(maps.Keys(s.series)) {
 		one := s.series[name]
 		growth, verdict := one.growth(rows/2, rows), ""
@@ -205,17 +186,12 @@ func (s *soak) report(length time.Duration) error {
 	}
 	_ = table.Flush()
 	fmt.Printf("%d requests had no good answer\n", s.failed)
-	if err := s.writeCSV(io.MultiWriter(os.Stdout, file), rows); err != nil {
-		return err
-	}
-	if grew > 0 {
-		return fmt.Errorf("%d measurements grow by more than %.0f %% over the last half", grew, 100*tolerated)
-	}
-	return nil
+	harness.Must(s.writeCSV(rows))
+	return grew
 }
 
-func (s *soak) writeCSV(to io.Writer, rows int) error {
-	w := csv.NewWriter(to)
+func (s *soak) writeCSV(rows int) error {
+	w := csv.NewWriter(os.Stdout)
 	names := slices.Sorted(maps.Keys(s.series))
 	_ = w.Write(append([]string{"minute"}, names...))
 	for i := range rows {
@@ -233,8 +209,8 @@ func (s *soak) writeCSV(to io.Writer, rows int) error {
 	return w.Error()
 }
 
-// pause waits, and reports whether the run goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	harness.Pause(ctx, d)
-	return ctx.Err() == nil
+// pauseUntil waits for an instant of the run, and reports whether it goes on. A pause after each act
+// would shift the restarts against the purges, which cut the log.
+func (s *soak) pauseUntil(ctx context.Context, at time.Duration) bool {
+	return harness.Pause(ctx, time.Until(s.begun.Add(at)))
 }

@@ -167,10 +167,6 @@ func (a *action) onSelection(c *op.Call, sel *view.Selection) error {
 	if err != nil {
 		return fmt.Errorf("select entries: %w", err)
 	}
-	next := ""
-	if before > 0 {
-		next = c.ShownID(view, before)
-	}
 	var due []uint64
 	for _, seq := range seqs {
 		is, err := view.Visibility(seq)
@@ -181,7 +177,7 @@ func (a *action) onSelection(c *op.Call, sel *view.Selection) error {
 			due, a.ids = append(due, seq), append(a.ids, c.ShownID(view, seq))
 		}
 	}
-	return a.act(c, a.command(), due, seqs, nil, len(due), next)
+	return a.act(c, a.command(), due, seqs, nil, len(due), before)
 }
 
 // onNamed carries out an action on the items that its command names. Items that do not exist or
@@ -223,7 +219,7 @@ func (a *action) onNamed(c *op.Call) error {
 		}
 	}
 	a.ids, a.agents = dueIDs, dueAgents
-	return a.act(c, a.command(), seqs, seqs, profiles, len(dueIDs)+len(dueAgents), "")
+	return a.act(c, a.command(), seqs, seqs, profiles, len(dueIDs)+len(dueAgents), 0)
 }
 
 // blockSenders blocks the senders of entries, unless the action is dry, and returns their number.
@@ -279,7 +275,7 @@ func (a *action) whyUnchanged(is view.Visibility) string {
 
 // act blocks the senders of some entries, carries out the command on entries and profiles, unless
 // the action is dry, and answers. due is the number of items that it changes.
-func (a *action) act(c *op.Call, cmd command.Payload, seqs, senders []uint64, profiles []string, due int, next string) error {
+func (a *action) act(c *op.Call, cmd command.Payload, seqs, senders []uint64, profiles []string, due int, next uint64) error {
 	view := c.View()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
@@ -319,7 +315,7 @@ func (a *action) act(c *op.Call, cmd command.Payload, seqs, senders []uint64, pr
 		{"matched", due},
 		{"samples", json.RawMessage(samples)},
 		{"profiles", json.RawMessage(shown)},
-		{"next", wire.OrNull(next)},
+		{"next", wire.OrNull(c.ShownID(view, next))},
 		{"blocked", blocked},
 		{"changed", changed},
 		{"record", wire.OrNull(record)},

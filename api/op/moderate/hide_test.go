@@ -30,6 +30,9 @@ func TestHideBySelection(t *testing.T) {
 		s.Backend.Apply(p)
 	}
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Another", Body: "Not of that sender", Proof: command.Proof{Sender: "here"}})
+	inURL := apitest.Moderate(t, s, "hide?dry_run=1", map[string]any{"sender_of": "e1", "reason": "spam"})
+	check.Equal(t, inURL.Changed, 0, "entries hidden by a dry run that the URL asks for")
+	apitest.AsModerator(s, "hide?agent=eve", map[string]any{"sender_of": "e1", "reason": "spam"}).Want(t, http.StatusUnprocessableEntity, "must be in the body")
 	dry := apitest.Moderate(t, s, "hide", map[string]any{"sender_of": "e1", "dry_run": true, "reason": "spam"})
 	if dry.Matched != spam || dry.Changed != 0 || dry.Next != nil || len(dry.Samples) != 5 {
 		t.Errorf("the dry run: %+v", dry)

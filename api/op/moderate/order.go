@@ -38,8 +38,16 @@ func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orde
 		if err != nil {
 			return op.Task{}, err
 		}
+		pairs, err := c.Query()
+		if err != nil {
+			return op.Task{}, err
+		}
+		write.TakeDryRun(&doc, pairs)
 		return op.Task{Fresh: op.Freshness{Strong: true}, Run: func() error {
 			f := newOrder(c, &doc, params, by.Name)
+			for _, wrong := range write.NotInURL(pairs) { // it may be meant to restrict the order
+				f.Problems.Add(wire.Shown(wrong.Name, wire.MaxUnknownName), "must be in the body, not in the URL")
+			}
 			run := read(c, f)
 			f.example = func() wire.Object { return orderExample(c, f, sample, read) }
 			if f.Problems.Any() {
@@ -105,7 +113,6 @@ func (f *orderForm) word(field string, most int) string {
 	return f.Text(field, most)
 }
 
-// flag reads a boolean.
 func (f *orderForm) flag(field string) bool {
 	switch value := f.Doc.Get(field).(type) {
 	case bool:

@@ -284,8 +284,7 @@ func TestPatternIsTested(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.body["dry_run"] = true
-			var got found
-			apitest.AsModerator(s, "watch", test.body).Must(t, http.StatusOK).Decode(t, &got)
+			got := apitest.Decoded[found](t, apitest.AsModerator(s, "watch", test.body).Must(t, http.StatusOK))
 			check.Equal(t, got.Tested, test.tested, "tested entries")
 			check.Equal(t, got.Matched, test.n, "matched entries")
 			if test.n > 0 {

@@ -24,7 +24,6 @@ import (
 var (
 	reportListParams = append([]string{"status", "entry_id", "after", "wait", "profile", "channel"}, recordParams...)
 	resolveParams    = []string{"ids", "profiles", "channels", "outcome", "reason", "dry_run"}
-	reportOutcomes   = strings.Join(command.ReportOutcomes.List(), ", ")
 )
 
 // maxReportedBody is how many code points of a body moderators see beside a report.
@@ -170,7 +169,7 @@ var resolveReports = ordering(resolveParams, sampleResolve, func(c *op.Call, f *
 	outcome := wire.Word(f.word("outcome", command.MaxName))
 	cmd.Outcome = command.ReportOutcome(command.ReportOutcomes.Parse(outcome))
 	if cmd.Outcome == command.ReportOpen && !f.Problems.Has("outcome") {
-		f.Problems.Add("outcome", "must be one of %s", reportOutcomes)
+		f.Problems.Add("outcome", "must be one of %s", strings.Join(command.ReportOutcomes.List(), ", "))
 	}
 	dry := f.flag("dry_run")
 	return func() error { return closeReports(c, cmd, dry) }

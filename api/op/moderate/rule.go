@@ -60,7 +60,8 @@ func ruling(params []string, sample wire.Object, subject func(c *op.Call, f *ord
 					return err
 				}
 				would := wire.Object{{"kind", cmd.Kind.String()}, {"subject", cmd.Subject}, {"for", wire.OrNull(f.word("for", command.MaxName))}, {"reason", cmd.Reason}}
-				return answerDryRule(c, would, found...)
+				c.Notes = append([]string{write.DryRunNote}, c.Notes...)
+				return c.AnswerObject(http.StatusOK, c.WithNotes(append(wire.Object{{"dry_run", true}, {"would", would}}, found...)))
 			}
 			result, err := f.propose(c, cmd)
 			if err != nil {
@@ -101,12 +102,6 @@ func testPattern(c *op.Call, cmd *command.SetRule, last int) (wire.Object, error
 		}
 	}
 	return wire.Object{{"tested", tested}, {"matched", len(found)}, {"entries", rows}}, nil
-}
-
-// answerDryRule answers a dry run of a change of the policy.
-func answerDryRule(c *op.Call, would wire.Object, more ...wire.Field) error {
-	c.Notes = append([]string{write.DryRunNote}, c.Notes...)
-	return c.AnswerObject(http.StatusOK, c.WithNotes(append(wire.Object{{"dry_run", true}, {"would", would}}, more...)))
 }
 
 // blockRule reads the subject of a block.

@@ -46,7 +46,7 @@ func (f *orderForm) takeBack(c *op.Call, number, before uint64, dry bool) error 
 	v := c.View()
 	if _, holds := v.Policy().Rule(number); holds {
 		a := &action{form: f, dry: dry}
-		return a.act(c, &command.LiftRule{Order: f.Order, Number: number}, nil, nil, nil, 1, "")
+		return a.act(c, &command.LiftRule{Order: f.Order, Number: number}, nil, nil, nil, 1, 0)
 	}
 	r, known, err := v.Record(number)
 	if err != nil {
@@ -71,15 +71,13 @@ func (f *orderForm) takeBack(c *op.Call, number, before uint64, dry bool) error 
 	for _, seq := range seqs {
 		a.ids = append(a.ids, c.ShownID(v, seq))
 	}
-	due, more := len(a.ids)+len(a.agents), ""
-	if next > 0 {
-		more = c.ShownID(v, next)
-	} else if due == 0 && before == 0 {
+	due := len(a.ids) + len(a.agents)
+	if next == 0 && due == 0 && before == 0 {
 		if !dry {
 			f.Problems.Add("number", "%s", why)
 			return f.reject()
 		}
 		c.Notes = append(c.Notes, "It would be refused: number "+why+".")
 	}
-	return a.act(c, a.command(), seqs, nil, a.agents, due, more)
+	return a.act(c, a.command(), seqs, nil, a.agents, due, next)
 }

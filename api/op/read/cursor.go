@@ -14,7 +14,6 @@ const cursorVersion = 1
 // cursorSumBytes is the length of the sum that binds a cursor to its list.
 const cursorSumBytes = 8
 
-// cursorCode is the encoding of cursors.
 var cursorCode = base64.RawURLEncoding.Strict()
 
 // NextCursor returns the nextCursor of this list for a page of entries before a seq, or "" if
@@ -59,7 +58,7 @@ func (l *Params) cursorSum(before uint64) []byte {
 	}
 	if l.Scope != "" {
 		b = append(append(b, l.Scope...), l.Status)
-		b = append(b, l.Claimant...)
+		b = append(b, q.ClaimantKey...)
 	}
 	if kind, _, problem := wire.ParseKind(q.Kind); problem == "" {
 		b = append(b, byte(kind))

@@ -30,7 +30,6 @@ const ParamFormat = "format"
 // formatAtom is the format of a list as a feed.
 const formatAtom = "atom"
 
-// readFormat reads the format of the list.
 func (l *Params) readFormat() {
 	switch l.format = wire.Word(l.Text(ParamFormat, MaxNumber)); l.format {
 	case "json":
@@ -170,7 +169,7 @@ func (i *feedItem) Updated() int64 {
 func (i *feedItem) change() (at int64, id string) {
 	relation := map[string]string{"corrected": "correction", "retracted": "retraction"}[i.Status]
 	for j := range i.SupersededBy {
-		if r := &i.SupersededBy[j]; r.Relation == relation && page.SameAuthor(i.Agent, i.NameVerified, r) && r.CreatedAt >= at {
+		if r := &i.SupersededBy[j]; r.Relation == relation && (i.Agent != wire.Anonymous || relation == "retraction") && page.SameAuthor(i.Agent, i.NameVerified, r) && r.CreatedAt >= at {
 			at, id = r.CreatedAt, r.ID
 		}
 	}

@@ -58,16 +58,25 @@ func (l *Params) ReadTags() {
 // convert returns an empty string for a value with a problem.
 func (l *Params) Several(field string, longest int, convert func(s string) string) string {
 	sent, _ := l.Doc.Get(field).(string)
-	texts := l.all(field)
-	if list, is := wire.ReadTexts(sent); texts == nil && is {
-		if texts = list; len(texts) == 0 {
-			return ""
+	all := l.all(field)
+	several := all != nil
+	if !several {
+		all = []string{sent}
+	}
+	var texts []string
+	for _, s := range all {
+		list, isList := wire.ReadTexts(s)
+		if !isList {
+			list = []string{s}
 		}
+		texts, several = append(texts, list...), several || isList
 	}
-	if texts == nil && !slices.Contains(repeated, field) && strings.Contains(sent, ",") {
+	switch {
+	case len(texts) == 0:
+		return ""
+	case !several && !slices.Contains(repeated, field) && strings.Contains(sent, ","):
 		texts = strings.Split(sent, ",")
-	}
-	if texts == nil {
+	case !several:
 		if sent = l.Text(field, longest); sent == "" {
 			return ""
 		}

@@ -3,7 +3,6 @@
 package read
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/state"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/fsm/view"
 )
@@ -39,7 +39,6 @@ type Params struct {
 	Scope           string
 	Days            int    // of usage
 	Status          uint8  // of jobs or requests for help
-	Claimant        string // of jobs (text.Fold)
 	Thread, ReplyTo string // ids of entries
 	// Until fixes the order of a list on all of its pages: its cursors carry it, unless it is 0.
 	Until uint64
@@ -53,6 +52,8 @@ type Params struct {
 	values int
 	// head means that the request is a HEAD, which asks about a list whatever its action is.
 	head bool
+	// inner means that MCP, A2A or a page makes the call: it never publishes.
+	inner bool
 	// unresolved means that the list is empty, because it is about an unknown entry.
 	unresolved bool
 	// format is the format of the answer, empty for our own.
@@ -88,7 +89,7 @@ func Parse(c *op.Call, params []string, filters func(l *Params)) (*Params, error
 	}
 	doc, twice := wire.FoldPairs(pairs)
 	l := New(c, &doc, params, pairs, twice)
-	l.head = c.IsHead()
+	l.head, l.inner = c.IsHead(), c.Inner
 	if filters != nil {
 		filters(l)
 	}
@@ -113,7 +114,7 @@ func (l *Params) finish(c *op.Call) error {
 	}
 	l.Query.Work = &c.Work
 	if l.Query.Q != "" || l.Looks {
-		return c.WithinBudget(c.Env.Guard.Reads, "reads", "Searches, feeds and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
+		return c.WithinReads()
 	}
 	return nil
 }
@@ -197,17 +198,10 @@ func answerList(c *op.Call, l *Params, name string, seqs []uint64, next uint64, 
 		if len(seqs) > 0 && !l.brief {
 			c.Env.ItemBytes.Store(int64((len(dst) - begin) / len(seqs)))
 		}
-		dst = append(dst, `],"nextCursor":`...)
-		if cursor == "" {
-			dst = append(dst, `null`...)
-		} else {
-			dst = append(append(append(dst, '"'), cursor...), '"')
-		}
-		return append(dst, '}'), nil
+		return append(state.AppendOptional(append(dst, `],"nextCursor":`...), cursor), '}'), nil
 	})
 	if err == nil && l.ages() && l.Query.Q == "" {
-		sum := sha256.Sum256(c.Out.Body)
-		c.HasTag(op.TagOf(sum[:]))
+		c.HasTag(op.TagOf(c.Out.Body))
 	}
 	return err
 }
@@ -223,7 +217,7 @@ func BeginNotes(c *op.Call, dst []byte) []byte {
 
 // ReadEntries reads and validates the filters of a list of entries.
 func (l *Params) ReadEntries() {
-	if action, given := l.Doc.Get("action").(string); given && !l.head && wire.Word(action) != "publish" {
+	if action, given := l.Doc.Get("action").(string); given && !l.head && (wire.Word(action) != "publish" || l.inner) {
 		l.Problems.Add("action", "must be publish, or be left out to list entries")
 	}
 	l.ReadNames()
@@ -301,17 +295,16 @@ func (l *Params) Instant(field string) int64 {
 	return since
 }
 
-// Status reads a status, by default usual; zero means all.
-func Status[S ~uint8](l *Params, usual S, parse func(string) (S, bool), names string) S {
+// Status reads one of some statuses, by default usual; zero means all.
+func Status[S ~uint8](l *Params, usual S, known command.Names) S {
 	status := usual
 	switch s := wire.Word(l.Text("status", command.MaxName)); s {
 	case "":
 	case "all":
 		status = 0
 	default:
-		var known bool
-		if status, known = parse(s); !known {
-			l.Problems.Add("status", "must be %s", names)
+		if status = S(known.Parse(s)); status == 0 {
+			l.Problems.Add("status", "must be %s or all", strings.Join(known.List(), ", "))
 		}
 	}
 	l.Status = uint8(status)

@@ -26,8 +26,7 @@ func TestKindNames(t *testing.T) {
 func TestEntriesStayAsTheyAre(t *testing.T) {
 	s := apitest.New(t)
 	read := func() map[string]any {
-		entry := apitest.Decoded[map[string]map[string]any](t, s.Get("/api/entries/e1"))["entry"]
-		return entry
+		return apitest.Decoded[map[string]map[string]any](t, s.Get("/api/entries/e1"))["entry"]
 	}
 	s.Publish(map[string]any{"agent": "ada", "title": "Tides", "body": "High water is at noon."})
 	before := read()

@@ -150,7 +150,7 @@ func (t *testForm) Answer(c *op.Call, view *view.View, r *command.Result) error 
 		return err
 	}
 	c.Out.Set(op.HeaderLocation, t.LookAt())
-	return c.AnswerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", []string{note}}})
+	return c.AnswerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", append(t.Notes, note)}})
 }
 
 // postTestDelivery serves POST /api/agents/{id}/deliveries/test.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -234,7 +233,7 @@ func TestReceiversAreAsked(t *testing.T) {
 	if salt, err := view.NotifySalt("ada", hookURL); salt == "" || err != nil {
 		t.Errorf("not hooked: %v", err)
 	}
-	steps := []struct {
+	for _, step := range []struct {
 		name   string
 		status int
 		body   map[string]any
@@ -251,12 +250,9 @@ func TestReceiversAreAsked(t *testing.T) {
 		{"off", http.StatusCreated, map[string]any{"id": "ada", "notify_url": "off", "edit_key": first.EditKey}, nil},
 		{"on again", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey}, []string{"ada " + hookURL}},
 		{"a new name without a description", http.StatusUnprocessableEntity, map[string]any{"id": "bob", "notify_url": hookURL}, nil},
-	}
-	for _, step := range steps {
+	} {
 		s.Post("/api/agents", step.body).Want(t, step.status)
-		if asked := r.took(); !slices.Equal(asked, step.asked) {
-			t.Errorf("%s: asked %q, want %q", step.name, asked, step.asked)
-		}
+		check.Diff(t, r.took(), step.asked, "%s: asked", step.name)
 	}
 }
 
@@ -316,9 +312,8 @@ func TestReceiverFails(t *testing.T) {
 	r.answer(&op.ReceiverFailed{Reason: "answered with the status 404"})
 	problem := s.Post("/api/agents", body).Rejected(t, http.StatusUnprocessableEntity, "", "notify_url", "the receiver answered with the status 404. It has to")
 	s.Get("/api/agents/ada").Want(t, http.StatusNotFound)
-	if want := `{"id":"ada","description":"Answers questions.","notify_url":"https://example.org/your-receiver","dry_run":true}`; string(problem.Example) != want {
-		t.Errorf("the example %s, want %s", problem.Example, want)
-	}
+	want := `{"id":"ada","description":"Answers questions.","notify_url":"https://example.org/your-receiver","dry_run":true}`
+	check.Equal(t, string(problem.Example), want, "the example")
 
 	body = map[string]any{"id": "eve", "description": "Answers questions.", "notify_url": hookURL, "capabilities": []string{""}}
 	other := apitest.CheckError(t, s.Post("/api/agents", body))

@@ -88,7 +88,7 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	}
 	e.Notes = append(e.Notes, doc.Notes...)
 	if doc.Get(body.Name) == nil && wire.Word(doc.Get(fieldRelation.Name)) == command.RelationRetraction.String() {
-		doc.Fields = append(doc.Fields, wire.Field{body.Name, retracted})
+		doc.Fields = wire.Object(doc.Fields).Replace(body.Name, retracted) // null means absent
 	}
 	e.publish.Body = e.Text(body).Value
 	e.readKind()
@@ -147,8 +147,8 @@ func (e *entryForm) readTarget(field *write.Field) write.Sent {
 func (e *entryForm) readRelation() {
 	e.supersedes, e.replyTo = e.readTarget(&fieldSupersedes), e.readTarget(&fieldReplyTo)
 	sent := e.Read(&fieldRelation)
-	relation, known := command.ParseRelation(wire.Word(sent.Value))
-	known = known && sent.Given
+	relation := command.Relation(command.RelationNames.Parse(wire.Word(sent.Value)))
+	known := sent.Given && relation != command.RelationNone
 	if sent.Given && !known && !e.Problems.Has(fieldRelation.Name) {
 		e.Problems.Add(fieldRelation.Name, "must be correction, retraction, follow_up or reply")
 	}
@@ -280,7 +280,7 @@ func listEntries(c *op.Call) (op.Task, error) {
 	switch {
 	case doc.Get("action") != nil && c.IsHead(): // a HEAD never writes: it asks about the list
 		c.Out.Set(op.HeaderCacheControl, op.CachingNever)
-	case wire.Word(doc.Get("action")) == "publish":
+	case wire.Word(doc.Get("action")) == "publish" && !c.Inner: // other surfaces publish by POST
 		doc.Key = c.Header(op.HeaderKey)
 		c.LookUp(&doc)
 		write.TakeDryRun(&doc, pairs)

@@ -32,9 +32,7 @@ func TestPublish(t *testing.T) {
 	check.Diff(t, p, want, "problem")
 	apitest.Equal(t, "Location", r.Header.Get("Location"), "/api/entries/e1")
 	r.Has(t, "<b>")
-	if got, want := r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()); got != want {
-		t.Errorf("X-Commons-Index %s, want %s", got, want)
-	}
+	r.WantHeader(t, "X-Commons-Index", fmt.Sprint(s.Backend.Machine.Applied()))
 }
 
 // TestPublishForms is the end of interface 2.2: JSON, forms and plain text.

@@ -42,9 +42,7 @@ func checkReading(t interface {
 		t.Errorf("the example %v: %v", fields, err)
 	}
 	example, err := wire.DecodeBody("application/json", fields.AppendJSON(nil))
-	if err != nil {
-		t.Errorf("the example %v: %v", fields, err)
-	}
+	check.Err(t, err, nil, "the example %v", fields)
 	again := readEntry(&example, rules)
 	check.Equal(t, again.Problems.Any(), false, "the example %v has problems %v", fields, again.Problems.List)
 	if again.DryRun {
@@ -100,7 +98,7 @@ func entryOf(rules *entryRules, fields ...wire.Field) *entryForm {
 func TestNewEntryFields(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n) }
 	body := wire.Field{"body", "Hello, commons."}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		fields []wire.Field
 		get    func(*command.Publish) any
 		want   any
@@ -200,8 +198,7 @@ func TestNewEntryFields(t *testing.T) {
 		"supersedes a number":           {[]wire.Field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
 		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", 1}, {"relation", "x"}}, nil, nil, []string{"body", "kind", "agent", "channel", "title", "request_id", "tags", "relation"}},
 		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *command.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := entryOf(&postRules, test.fields...)
 			var bad []string
@@ -230,7 +227,7 @@ func getTarget(p *command.Publish) any   { return p.Target + " " + p.Relation.St
 // request_id that is required and safe in a URL.
 func TestGetWriteRules(t *testing.T) {
 	id := wire.Field{"request_id", "a.b_c-d:1"}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		fields []wire.Field
 		bad    string
 	}{
@@ -240,8 +237,7 @@ func TestGetWriteRules(t *testing.T) {
 		"with a space":      {[]wire.Field{{"body", "Hello"}, {"request_id", "with a space"}}, "request_id"},
 		"with an umlaut":    {[]wire.Field{{"body", "Hello"}, {"request_id", "grüezi-1234"}}, "request_id"},
 		"control unnoticed": {[]wire.Field{id, {"body", "Hello"}, {"action", "publish"}, {"confirm", "write"}}, ""},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := entryOf(&queryRules, test.fields...)
 			if test.bad == "" && e.Problems.Any() || test.bad != "" && (len(e.Problems.List) != 1 || !e.Problems.Has(test.bad)) {
@@ -254,7 +250,7 @@ func TestGetWriteRules(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	body := wire.Field{"body", "Hello, commons."}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		fields []wire.Field
 		want   []string
 	}{
@@ -270,8 +266,7 @@ func TestNotes(t *testing.T) {
 			[]wire.Field{body, {"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1}, {"i", 1}, {"j", 1}, {"k", 1}, {"l", 1}},
 			[]string{"Unknown fields were ignored: a, b, c, d, e, f, g, h, i, j and 2 more."},
 		},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			check.Diff(t, entryOf(&postRules, test.fields...).Notes, test.want, "notes")
 		})

@@ -105,10 +105,9 @@ func (f *follower) read(c *op.Call, l *read.Params) {
 	if !ok {
 		l.Problems.Add(field, "is not the id of an event: leave it out to begin with the present")
 	}
-	f.cluster, f.cursor = cluster, view.EventsAfter(place)
+	f.cluster, f.cursor = cluster, view.EventCursor{EventPlace: place}
 }
 
-// readKinds reads the kinds of events.
 func (f *follower) readKinds(l *read.Params) {
 	s := l.Text("event", maxEventID)
 	if s == "" {

@@ -85,15 +85,10 @@ var helpList = read.List{
 	Member: "requests", Scope: read.ScopeHelp, Params: []string{"status", "agent", "q", "limit", "cursor", "brief", read.ParamFormat, "consistency", "min_index"},
 	Filters: func(l *read.Params) {
 		l.ReadAgents()
-		status := read.Status(l, 0, state.ParseHelpStatus, "open, answered, closed or all")
-		l.Looks = l.Looks || status != 0
+		l.Query.HelpStatus = read.Status(l, state.HelpStatus(0), state.HelpStatuses)
+		l.Looks = l.Looks || l.Query.HelpStatus != 0
 	},
-	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
-		q := &l.Query
-		return v.ListHelp(view.HelpQuery{
-			Status: state.HelpStatus(l.Status), AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
-		})
-	},
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) { return v.ListHelp(l.Query) },
 	Show: (*view.View).AppendHelps,
 }
 

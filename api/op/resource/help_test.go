@@ -109,9 +109,8 @@ func TestOneHumanRequest(t *testing.T) {
 		t.Errorf("HEAD: %d %q", r.Status, r.Body)
 	}
 	for id, near := range map[string]string{"e3": "there is h1", "e1": "there is h1", "h2f": "GET /api/human-requests lists them"} {
-		if p := apitest.Rejected(t, s, http.StatusNotFound, http.MethodGet, "/api/human-requests/"+id, ""); !strings.Contains(p.Issues[0].Message, near) {
-			t.Errorf("%s: %+v", id, p)
-		}
+		p := apitest.Rejected(t, s, http.StatusNotFound, http.MethodGet, "/api/human-requests/"+id, "")
+		check.Contains(t, p.Issues[0].Message, near, "the message for %s", id)
 	}
 	check.Contains(t, apitest.Rejected(t, s, http.StatusMethodNotAllowed, http.MethodPost, "/api/human-requests/h1", `{}`).Error, `{"reply_to":"h1"`, "the 405")
 	for query, want := range map[string][]string{

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +39,6 @@ const (
 	homeFuture = int64(time.Minute / time.Millisecond)
 )
 
-// homeParams are the parameters of home.
 var homeParams = []string{"for", "since", "wait", "jobs", "brief", "only_proven", "consistency", "min_index"}
 
 // homeCall is a request for home.
@@ -66,7 +64,7 @@ func getHome(c *op.Call) (op.Task, error) {
 	}
 	if invalid, is := errors.AsType[*wire.Error](err); is && invalid.Code == wire.CodeInvalid && !invalid.Example.Has("for") {
 		invalid.Example = append(wire.Object{{"for", write.ExampleName}}, l.Repair()...)
-		c.Notes = append(c.Notes, write.ReplaceNote("for"))
+		c.Notes = append(c.Notes, "Replace for in the example.")
 	}
 	if err != nil {
 		return op.Task{}, err
@@ -92,8 +90,9 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 	h.prefs.OnlyProven = l.Flag("only_proven")
 	h.wait = l.Wait()
 	if tags := l.Several("jobs", command.MaxTag, text.FoldTag); tags != "" {
-		h.jobs, h.prefs.Jobs = strings.ReplaceAll(tags, view.Or, ","), &view.Wanted{TagKey: tags, Since: -1}
-		if slices.Contains(strings.Split(tags, view.Or), anyJob) {
+		all := strings.Split(tags, view.Or)
+		h.jobs, h.prefs.Jobs = wire.ListText(all...), &view.Wanted{TagKey: tags, Since: -1}
+		if slices.Contains(all, anyJob) {
 			h.jobs, h.prefs.Jobs.TagKey = anyJob, ""
 		}
 	}
@@ -296,8 +295,7 @@ func (w *homeWriter) tag(notes []string) string {
 	if !w.brief {
 		beside = beside.With("yourNote", w.note)
 	}
-	sum := sha256.Sum256(beside.AppendJSON(w.dst))
-	return op.TagOf(sum[:])
+	return op.TagOf(beside.AppendJSON(w.dst))
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }
@@ -345,7 +343,7 @@ func (w *homeWriter) addItems(o wire.Object) wire.Object {
 	}), len(home.OwedByYou), home.OwedByYouCount)
 	add("owedToYou", list(w, home.OwedToYou, w.owed), len(home.OwedToYou), home.OwedToYouCount)
 	add("toDeliver", list(w, home.ToDeliver, func(seq uint64) {
-		w.job(seq, true)
+		w.appended(w.view.AppendJobSummary(w.dst, seq, true))
 		w.proven(w.view.ProvenClaim(seq))
 	}), len(home.ToDeliver), home.ToDeliverCount)
 	o = append(o, wire.Object{
@@ -384,10 +382,7 @@ func list[T any](w *homeWriter, items []T, show func(T)) json.RawMessage {
 
 // appended takes over dst, to which a view has appended.
 func (w *homeWriter) appended(dst []byte, err error) {
-	w.dst = dst
-	if err != nil && w.err == nil {
-		w.err = err
-	}
+	w.dst, w.err = dst, cmp.Or(w.err, err)
 }
 
 // summary writes an entry, without its body if the answer already has that.
@@ -414,13 +409,9 @@ func (w *homeWriter) open(seq uint64) {
 	}
 }
 
-func (w *homeWriter) job(seq uint64, held bool) {
-	w.appended(w.view.AppendJobSummary(w.dst, seq, held))
-}
-
 // openJob writes an open job, with whether it is new if the agent said which it wants.
 func (w *homeWriter) openJob(seq uint64) {
-	w.job(seq, false)
+	w.appended(w.view.AppendJobSummary(w.dst, seq, false))
 	if w.prefs.Jobs != nil {
 		w.add(`"new":` + strconv.FormatBool(slices.Contains(w.home.OpenJobs[:w.home.NewJobs], seq)))
 	}
@@ -439,10 +430,7 @@ func (w *homeWriter) add(member string) {
 func (w *homeWriter) owed(seq uint64) {
 	w.open(seq)
 	meta, _, err := w.view.Meta(seq)
-	if err != nil {
-		w.err = err
-		return
-	}
+	w.err = cmp.Or(w.err, err)
 	kind, status := "question", state.JobOpen
 	switch meta.Type {
 	case state.TypeHelp:
@@ -450,10 +438,7 @@ func (w *homeWriter) owed(seq uint64) {
 	case state.TypeJob:
 		kind = "job"
 		job, _, err := w.view.Job(seq)
-		if err != nil {
-			w.err = err
-			return
-		}
+		w.err = cmp.Or(w.err, err)
 		status = job.Status
 	}
 	w.add(`"type":"` + kind + `","status":"` + status.String() + `"`)
@@ -493,12 +478,14 @@ func (w *homeWriter) next() []string {
 		post("/api/entries", wire.Object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", write.PlaceholderAnswer}})
 	}
 	if len(home.ToDeliver) > 0 {
-		post("/api/jobs", wire.Object{
-			{"agent", w.agent},
-			{"action", "result"},
-			{"job_id", w.id(home.ToDeliver[0])},
-			{"result", write.PlaceholderResult},
-		})
+		job, _, err := w.view.Job(home.ToDeliver[0])
+		w.err = cmp.Or(w.err, err)
+		of := wire.Object{{"agent", w.agent}, {"action", "result"}, {"job_id", w.id(home.ToDeliver[0])}}
+		if job.Status == state.JobOpen { // the claim has expired
+			post("/api/jobs", of.Replace("action", "claim"))
+		} else {
+			post("/api/jobs", of.With("result", write.PlaceholderResult))
+		}
 	}
 	if len(home.Waiting) > 0 {
 		calls = append(calls, "GET /api/entries?thread="+w.id(home.Waiting[0]))
@@ -527,8 +514,6 @@ func (w *homeWriter) next() []string {
 // id is the public id of an entry.
 func (w *homeWriter) id(seq uint64) string {
 	meta, _, err := w.view.Meta(seq)
-	if err != nil && w.err == nil {
-		w.err = err
-	}
+	w.err = cmp.Or(w.err, err)
 	return state.FormatID(meta.Type, seq)
 }

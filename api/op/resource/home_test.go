@@ -1,7 +1,7 @@
 package resource_test
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -19,6 +19,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/raw"
 )
 
 // getHome asks for home, which must be there.
@@ -28,8 +29,7 @@ func getHome(t testing.TB, s *apitest.Server, query string) client.Home {
 	if !strings.HasPrefix(string(r.Body), `{"yourNote":`) {
 		t.Errorf("the note is not first: %.60s", r.Body)
 	}
-	h := apitest.Decoded[client.Home](t, r)
-	return h
+	return apitest.Decoded[client.Home](t, r)
 }
 
 // converse is a conversation of five agents that leaves something in every field
@@ -295,9 +295,8 @@ func TestHomeWait(t *testing.T) {
 	for h := range got {
 		apitest.Equal(t, "for you", len(h.ForYou), 1)
 	}
-	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now)); len(h.ForYou) != 1 {
-		t.Errorf("what is there already is not waited for: %+v", h.ForYou)
-	}
+	h := getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now))
+	check.Equal(t, len(h.ForYou), 1, "items that are there already, and not waited for")
 	last := getHome(t, s, fmt.Sprintf("for=ada&since=%d", now)).Now
 	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=1", last)); len(h.ForYou) != 0 || h.Now != last {
 		t.Errorf("after the time is over: %+v", h)
@@ -345,6 +344,8 @@ func TestHomeWaitsForJobs(t *testing.T) {
 	h, list := jobs("wait=60&jobs=any,french")
 	apitest.Equal(t, "any", list, other+" true "+french+" true ")
 	apitest.Equal(t, "jobs as read", h.Next[len(h.Next)-1], fmt.Sprintf("GET /api/home?for=ada&since=%d&jobs=any&wait=60", h.Now))
+	h, _ = jobs(`jobs=["French,+spoken"]`)
+	apitest.Equal(t, "a tag with a comma", h.Next[len(h.Next)-1], fmt.Sprintf("GET /api/home?for=ada&since=%d&jobs=%%5B%%22french%%2C+spoken%%22%%5D&wait=60", h.Now))
 	now := h.Now
 	_, list = jobs(fmt.Sprintf("wait=1&jobs=french&since=%d", now))
 	apitest.Equal(t, "one that was there already", list, french+" false ")
@@ -385,23 +386,14 @@ func TestHomeWaitEndsAtShutdown(t *testing.T) {
 	})
 	s := apitest.Start(t, b)
 	now := getHome(t, s, "for=ada").Now
-	started := make(chan struct{})
 	go func() {
-		req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s/api/home?for=ada&since=%d&wait=60", s.URL, now), http.NoBody)
-		close(started)
-		if err != nil {
-			answered <- 0
-			return
+		status := 0
+		url := fmt.Sprintf("%s/api/home?for=ada&since=%d&wait=60", s.URL, now)
+		if r, err := raw.Do(context.Background(), http.DefaultClient, http.MethodGet, url, ""); err == nil {
+			status = r.Status
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			answered <- 0
-			return
-		}
-		_ = resp.Body.Close()
-		answered <- resp.StatusCode
+		answered <- status
 	}()
-	<-started
 	await.Eventually(t, "a call waits", func() bool { return b.Watchers() > 0 })
 }
 
@@ -550,9 +542,7 @@ func TestMarkSeen(t *testing.T) {
 	}
 	stranger := op.EditKeyPrefix + strings.Repeat("a", 52)
 	seen(stranger).Want(t, http.StatusForbidden)
-	if h := getHome(t, s, "for=ada&since=0"); len(h.OpenItems.OwedByYou) != 2 {
-		t.Errorf("after it: %+v", h.OpenItems)
-	}
+	check.Equal(t, len(getHome(t, s, "for=ada&since=0").OpenItems.OwedByYou), 2, "items owed after it")
 	for range 2 {
 		if r := seen(registered.EditKey); r.Status != http.StatusOK || string(r.Body) != `{"notes":[],"agent":"Ada","seen":["e1","e99"]}` {
 			t.Errorf("with the key: %d %s", r.Status, r.Body)
@@ -562,9 +552,7 @@ func TestMarkSeen(t *testing.T) {
 	if len(h.ForYou) != 2 || len(h.OpenItems.OwedByYou) != 1 || h.OpenItems.OwedByYou[0].ID != "e2" {
 		t.Errorf("after that: %+v", h)
 	}
-	if now := s.Get("/api/entries").Body; !bytes.Equal(now, entries) {
-		t.Errorf("others see %s, before %s", now, entries)
-	}
+	check.Equal(t, string(s.Get("/api/entries").Body), string(entries), "what others see")
 }
 
 // TestHomeSummariesAreWhole: every summary of these lists has all fields, however often and

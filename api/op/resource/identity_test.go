@@ -15,6 +15,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -132,7 +133,7 @@ func TestLookAlikeNames(t *testing.T) {
 // TestProofOfNames writes in every way with a key, and holds that the key is
 // shown nowhere.
 func TestProofOfNames(t *testing.T) {
-	log := &apitest.SyncBuffer{}
+	log := &await.Buffer{}
 	s := apitest.New(t, func(c *api.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -140,7 +141,7 @@ func TestProofOfNames(t *testing.T) {
 	key := apitest.Register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions."}).EditKey
 	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"}).Must(t, http.StatusCreated)
 	elsewhere := []string{"Content-Type", apitest.JSONType, "X-Forwarded-For", "203.0.113.7"}
-	writes := []struct {
+	for _, w := range []struct {
 		path string
 		body map[string]any
 	}{
@@ -149,8 +150,7 @@ func TestProofOfNames(t *testing.T) {
 		{"/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j1"}},
 		{"/api/jobs", map[string]any{"agent": "ada", "action": "result", "job_id": "j1", "result": "Done."}},
 		{"/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}},
-	}
-	for _, w := range writes {
+	} {
 		for _, sent := range []string{"ck_wrong", key, ""} {
 			body, want, status := maps.Clone(w.body), sent == key, http.StatusCreated
 			body["edit_key"] = sent
@@ -320,9 +320,7 @@ func TestProofByAddress(t *testing.T) {
 					body := string(write(s, map[string]any{"agent": agent, "body": "Hello by " + way}, headers...).Body)
 					apitest.Equal(t, agent+" by "+way+": "+body, isVerified(body), want)
 					const note = "Its address is no proof"
-					if got := strings.Contains(body, note); got == test.proves {
-						t.Errorf("%s by %s: noted %v: %s", agent, way, got, body)
-					}
+					check.Equal(t, strings.Contains(body, note), !test.proves, "%s by %s: noted: %s", agent, way, body)
 				}
 				body := string(write(s, map[string]any{"agent": "bob", "body": "Hello by key and " + way}, append(headers, "Authorization", "Bearer "+bob.EditKey)...).Body)
 				if !isVerified(body) {

@@ -318,7 +318,7 @@ func (j *jobForm) Suggest(view *view.View, field *write.Field, sent string) (o w
 
 // newestJob returns the id of the newest job that an action of the caller is possible for, or "".
 func (j *jobForm) newestJob(v *view.View, op command.Op) (string, error) {
-	query := view.JobQuery{Status: state.JobOpen, Limit: maxJobsTried}
+	query := view.Query{JobStatus: state.JobOpen, Limit: maxJobsTried}
 	switch op {
 	case command.OpCloseJob:
 		query.AgentKey = j.Author.AgentKey
@@ -390,24 +390,19 @@ func postJob(c *op.Call) (op.Task, error) {
 var jobList = read.List{
 	Member: "jobs", Scope: read.ScopeJobs, Params: []string{"status", "agent", "claimed_by", "tag", "q", "limit", "cursor", "brief", read.ParamFormat, "consistency", "min_index"},
 	Filters: func(l *read.Params) {
-		usual := state.JobOpen
+		q, usual := &l.Query, state.JobOpen
 		l.ReadAgents()
 		l.ReadTags()
-		if l.Claimant = text.Fold(l.Agent("claimed_by")); l.Claimant != "" {
+		if q.ClaimantKey = text.Fold(l.Agent("claimed_by")); q.ClaimantKey != "" {
 			usual = state.JobClaimed
 		}
-		status := read.Status(l, usual, state.ParseJobStatus, "open, claimed, done, closed or all")
-		if l.Claimant != "" && status != 0 && status != state.JobClaimed {
+		q.JobStatus = read.Status(l, usual, state.JobStatuses[:state.JobHidden])
+		if q.ClaimantKey != "" && q.JobStatus != 0 && q.JobStatus != state.JobClaimed {
 			l.Problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
 		}
-		l.Looks = l.Looks || l.Claimant != "" || l.Query.AgentKey+l.Query.TagKey != "" && status != 0
+		l.Looks = l.Looks || q.ClaimantKey != "" || q.AgentKey+q.TagKey != "" && q.JobStatus != 0
 	},
-	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
-		q := &l.Query
-		return v.ListJobs(view.JobQuery{
-			Status: state.JobStatus(l.Status), AgentKey: q.AgentKey, TagKey: q.TagKey, ClaimantKey: l.Claimant, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
-		})
-	},
+	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) { return v.ListJobs(l.Query) },
 	Show: (*view.View).AppendJobs,
 }
 
@@ -478,6 +473,10 @@ func (j *jobForm) readNext() {
 	j.next.wait = time.Duration(j.Number(&fieldWait)) * time.Second //nolint:gosec // at most MaxWait
 	value := j.Doc.Get(fieldNext.Name)
 	members, isObject := membersOf(value)
+	if isEmpty := func(m wire.Field) bool { return m.Value == "" }; slices.ContainsFunc(members, isEmpty) {
+		members = slices.DeleteFunc(slices.Clone(members), isEmpty) // models fill in every member
+		j.Notes = append(j.Notes, "Empty members of next count as left out.")
+	}
 	// The members are the body of a form of their own, whose problems are those of next.
 	f := write.NewForm(&wire.Document{Fields: members}, &nextBody, nil)
 	f.DryRun = true // an example may hold placeholders
@@ -535,6 +534,7 @@ func membersOf(value any) (fields []wire.Field, ok bool) {
 // find looks for candidates in the newest view.
 func (j *jobForm) find() (err error) {
 	v, by := j.next.call.NewestView(), j.Author.Signature()
+	j.next.query.Work = &j.next.call.Work
 	if _, j.next.repeats, err = v.Earlier(command.OpTakeJob, by); err != nil || j.next.repeats {
 		return err
 	}
@@ -551,6 +551,12 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 		return nil
 	}
 	if j.next.until.IsZero() {
+		if err := c.WithinReads(); err != nil {
+			return err
+		}
+		if err := write.Judge(c, j); err != nil {
+			return err
+		}
 		j.next.until = c.Env.Now().Add(j.next.wait)
 	}
 	left := j.next.until.Sub(c.Env.Now())

@@ -166,9 +166,7 @@ func TestTakenClaims(t *testing.T) {
 			if tt.meanwhile != nil {
 				proposed++
 			}
-			if logged := len(s.Backend.Senders) > proposed; logged != tt.logged {
-				t.Errorf("proposed: %t, want %t", logged, tt.logged)
-			}
+			check.Equal(t, len(s.Backend.Senders) > proposed, tt.logged, "proposed")
 		})
 	}
 }
@@ -237,9 +235,8 @@ func TestRetractJob(t *testing.T) {
 	p := apitest.CheckError(t, r)
 	check.Equal(t, r.Status, http.StatusUnprocessableEntity, "claimed, and too short: status")
 	check.Equal(t, len(p.Issues), 2, "claimed, and too short: issues")
-	if want := `{"body":"Your text, 4 to 5000 characters.","agent":"ada","supersedes":"` + id + `","relation":"reply","dry_run":true}`; string(p.Example) != want {
-		t.Errorf("the example %s, want %s", p.Example, want)
-	}
+	want := `{"body":"Your text, 4 to 5000 characters.","agent":"ada","supersedes":"` + id + `","relation":"reply","dry_run":true}`
+	check.Equal(t, string(p.Example), want, "the example")
 	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})
 	s.Publish(retraction)
 	apitest.Equal(t, "closed jobs", jobIDs(t, s, "status=closed"), []string{id})
@@ -298,9 +295,7 @@ func TestRejectedJobsPostNothing(t *testing.T) {
 		if string(p.Example) != want || strings.Contains(p.Error, "example") != (want != "{}") {
 			t.Errorf("%d: %s, want the example %s", i, r.Body, want)
 		}
-		if hand := strings.Contains(p.Error, "POST /api/entries with agent, body and reply_to j2"); hand != (body["action"] == "result") {
-			t.Errorf("%d: %s", i, r.Body)
-		}
+		check.Equal(t, strings.Contains(p.Error, "POST /api/entries with agent, body and reply_to j2"), body["action"] == "result", "%d: %s: how to do it by hand", i, r.Body)
 	}
 }
 
@@ -392,6 +387,11 @@ func TestNextJob(t *testing.T) {
 	if a := next(http.StatusOK, none); a.Job.ID != "" || len(a.Notes) != 1 {
 		t.Errorf("without jobs: %+v", a)
 	}
+	s.Post("/api/agents", map[string]any{"id": "fay", "description": "Has a key."}).Want(t, http.StatusCreated)
+	for _, dryRun := range []bool{false, true} {
+		wrong := map[string]any{"agent": "fay", "action": "claim", "next": map[string]any{}, "edit_key": "ck_wrong", "dry_run": dryRun}
+		s.Post("/api/jobs", wrong).Want(t, http.StatusForbidden)
+	}
 	post := func(agent, title string, tags ...string) string {
 		return apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": title, "body": "To be done", "tags": tags}).Job.ID
 	}
@@ -408,9 +408,7 @@ func TestNextJob(t *testing.T) {
 		{map[string]any{"max_age_hours": 1, "tags": "birds"}, first},
 	} {
 		would := s.Post("/api/jobs", map[string]any{"agent": "bob", "action": "claim", "next": test.selection, "dry_run": true}).Must(t, http.StatusOK)
-		if got := strings.Contains(string(would.Body), `"job_id":"`+test.want+`"`); got != (test.want != "") {
-			t.Errorf("%v: %s", test.selection, would.Body)
-		}
+		check.Equal(t, strings.Contains(string(would.Body), `"job_id":"`+test.want+`"`), test.want != "", "%v: %s: names the job", test.selection, would.Body)
 	}
 	taken := next(http.StatusCreated, none) // its request_id was not used up
 	again := next(http.StatusOK, none)
@@ -420,8 +418,7 @@ func TestNextJob(t *testing.T) {
 	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": first})
 	for _, want := range []string{second, third, ""} { // not the first again, nor its own
 		fields := map[string]any{"agent": "bob", "action": "claim", "next": map[string]any{}}
-		var a client.JobAnswer
-		s.Post("/api/jobs", fields).Decode(t, &a)
+		a := apitest.Decoded[client.JobAnswer](t, s.Post("/api/jobs", fields))
 		check.Equal(t, a.Job.ID, want, "the job taken")
 	}
 	waited := make(chan client.JobAnswer, 1)
@@ -435,7 +432,5 @@ func TestNextJob(t *testing.T) {
 	}
 	post("ada", "Count leaves")
 	stones := post("ada", "Count stones")
-	if a := <-waited; a.Job.ID != stones {
-		t.Errorf("waited for %+v, want %s", a.Job, stones)
-	}
+	check.Equal(t, (<-waited).Job.ID, stones, "the job that was waited for")
 }

@@ -25,7 +25,7 @@ const (
 
 // Operations are the operations that every surface can run.
 func Operations() []op.Operation {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	const get, post = http.MethodGet, http.MethodPost
 	return []op.Operation{
 		{
 			Method: get, Path: "/api/entries", ID: "listEntries", Handle: listEntries, Tools: "read_entries get_thread",
@@ -118,10 +118,10 @@ func Newest(s *op.Environment, operationID string) string {
 		return write.ExampleName
 	case "getJob":
 		kind = state.TypeJob
-		seqs, _, _ = v.ListJobs(view.JobQuery{Limit: 1}) // none after an error
+		seqs, _, _ = v.ListJobs(view.Query{Limit: 1}) // none after an error
 	case "getHumanRequest":
 		kind = state.TypeHelp
-		seqs, _, _ = v.ListHelp(view.HelpQuery{Limit: 1})
+		seqs, _, _ = v.ListHelp(view.Query{Limit: 1})
 	default:
 		if id, err := op.NewestEntry(v); err == nil && id != "" {
 			return id
@@ -135,7 +135,7 @@ func Newest(s *op.Environment, operationID string) string {
 
 // newestProfile returns the name of the agent that registered last.
 func newestProfile(v *view.View) string {
-	revisions, _, err := v.ListProfiles(view.ProfileQuery{Limit: 1})
+	revisions, _, err := v.ListProfiles(view.Query{Limit: 1})
 	if err != nil || len(revisions) == 0 {
 		return write.ExampleName
 	}

@@ -332,10 +332,8 @@ var postProfile = keyed(write.Handler(readAccount))
 var profileList = read.List{
 	Member: "agents", Scope: "agents", Params: []string{"q", "limit", "cursor", "consistency", "min_index"},
 	Filters: func(*read.Params) {},
-	Find: func(v *view.View, l *read.Params) ([]uint64, uint64, error) {
-		return v.ListProfiles(view.ProfileQuery{Q: l.Query.Q, Limit: l.Query.Limit, Before: l.Query.Before, Work: l.Query.Work})
-	},
-	Show: (*view.View).AppendRevisions,
+	Find:    func(v *view.View, l *read.Params) ([]uint64, uint64, error) { return v.ListProfiles(l.Query) },
+	Show:    (*view.View).AppendRevisions,
 }
 
 // getProfile serves GET /api/agents/{id}.

@@ -15,9 +15,8 @@ func TestErase(t *testing.T) {
 	apitest.RegisterAda(s.Backend)
 	write := func(body string, headers ...string) string {
 		t.Helper()
-		var answer client.Published
-		s.Post("/api/entries", body, headers...).Must(t, http.StatusCreated).Decode(t, &answer)
-		return answer.Entry.ID
+		r := s.Post("/api/entries", body, headers...).Must(t, http.StatusCreated)
+		return apitest.Decoded[client.Published](t, r).Entry.ID
 	}
 	own := write(`{"body":"A secret of ada."}`, apitest.Bearer...)
 	erase := `{"supersedes":"` + own + `","relation":"retraction","erase":true}`
@@ -38,8 +37,7 @@ func TestErase(t *testing.T) {
 	s.Post("/api/entries?dry_run=1", erase, apitest.Bearer...).Must(t, http.StatusOK).Has(t, `"erase":true`)
 	s.Get("/api/entries/"+own).Has(t, "A secret of ada.")
 	s.Post("/api/entries", erase, apitest.Bearer...).Must(t, http.StatusCreated).Has(t, "leaves the disks within minutes")
-	var answer struct{ Entry client.Entry }
-	s.Get("/api/entries/"+own).Lacks(t, "secret").Decode(t, &answer)
+	answer := apitest.Decoded[struct{ Entry client.Entry }](t, s.Get("/api/entries/"+own).Lacks(t, "secret"))
 	if h := answer.Entry.Hidden; h == nil || !h.Purged || h.Reason != "Erased by its author" {
 		t.Errorf("the stub has %+v", h)
 	}

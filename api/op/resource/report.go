@@ -25,7 +25,6 @@ var (
 		Signed: write.FieldAuthor.Name, Harmless: true,
 		Subjects: []string{write.FieldAuthor.Name, fieldEntryID.Name, fieldProfile.Name, fieldChannel.Name},
 	}
-	reportReasons = strings.Join(command.ReportReasons.List(), ", ")
 )
 
 // reportForm is the body of POST /api/reports.
@@ -40,14 +39,20 @@ type reportForm struct {
 func readReport(doc *wire.Document) *reportForm {
 	r := &reportForm{Form: write.NewForm(doc, &reportBody, func(doc *wire.Document) write.Draft { return readReport(doc) })}
 	if doc.NotObject {
-		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id, reason and text")
+		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id and reason")
 		return r
+	}
+	if words, is := r.Doc.Get(fieldReason.Name).(string); is && r.Doc.Get(fieldText.Name) == nil { // the reason says it all
+		r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldText.Name, words)
+		if command.ReportReasons.Parse(wire.Word(words)) == 0 {
+			r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldReason.Name, command.ReportOther.String())
+		}
 	}
 	r.readTarget()
 	reason := r.Read(&fieldReason)
 	r.why = command.ReportReason(command.ReportReasons.Parse(wire.Word(reason.Value)))
 	if r.why == 0 && !r.Problems.Has(fieldReason.Name) {
-		r.Problems.Add(fieldReason.Name, "must be one of %s", reportReasons)
+		r.Problems.Add(fieldReason.Name, "must be one of %s", strings.Join(command.ReportReasons.List(), ", "))
 	}
 	r.SetValid(&fieldReason, true, r.why.String())
 	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
@@ -140,11 +145,7 @@ func (r *reportForm) Answer(c *op.Call, view *view.View, result *command.Result)
 
 // SubjectOf returns the subject of a report.
 func SubjectOf(c *op.Call, view *view.View, of state.ReportSubject) wire.Object {
-	entry := ""
-	if of.Entry > 0 {
-		entry = c.ShownID(view, of.Entry)
-	}
-	return wire.Object{{"entryId", wire.OrNull(entry)}, {"name", wire.OrNull(of.Name)}}
+	return wire.Object{{"entryId", wire.OrNull(c.ShownID(view, of.Entry))}, {"name", wire.OrNull(of.Name)}}
 }
 
 var postReport = op.Private(write.Handler(func(_ *op.Call, doc *wire.Document) write.Draft { return readReport(doc) }))

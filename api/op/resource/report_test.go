@@ -67,6 +67,8 @@ func TestReports(t *testing.T) {
 	other := apitest.SendReport(t, s, http.StatusCreated, map[string]any{"entry_id": "e1", "reason": "illegal", "text": "Look at this."}, "X-Forwarded-For", "198.51.100.7")
 	check.Equal(t, other.Duplicate || len(other.Notes) > 0, false, "another sender hears of the first report")
 	apitest.SendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": "e9", "reason": "spam", "text": text})
+	short := apitest.SendReport(t, s, http.StatusCreated, map[string]any{"channel": "general", "reason": "The name is rude."})
+	check.Equal(t, short.Report.Reason, "other", "the reason in the reporter's words")
 	s.Get("/api/moderation/reports").Want(t, http.StatusForbidden)
 	s.Get("/api/entries/e1").Has(t, "Cheap pills")
 	listed := func(query string) (list reportsListed) {

@@ -25,9 +25,7 @@ func TestThreadFromBeginning(t *testing.T) {
 		t.Run(strconv.Itoa(limit), func(t *testing.T) {
 			for _, filter := range []string{"", "&agent=agent-1", "&since=0"} {
 				query := fmt.Sprintf("/api/entries?thread=%s&limit=%d%s", root, limit, filter)
-				if got, want := readAll(t, s, query+"&order=oldest"), reversed(readAll(t, s, query)); !slices.Equal(got, want) {
-					t.Errorf("%s: %v, want %v", filter, got, want)
-				}
+				check.Diff(t, readAll(t, s, query+"&order=oldest"), reversed(readAll(t, s, query)), "%s", filter)
 			}
 		})
 	}

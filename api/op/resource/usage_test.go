@@ -79,9 +79,8 @@ func TestUsageExamplesWork(t *testing.T) {
 		"days=99999999999999999999": `{"days":90}`, "days=2&days=3": `{"days":2}`, "days=%00": `{"days":7}`,
 		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{"days":7}`,
 	} {
-		if p := apitest.Rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, ""); string(p.Example) != want {
-			t.Errorf("%s: the example is %s, want %s", query, p.Example, want)
-		}
+		p := apitest.Rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, "")
+		check.Equal(t, string(p.Example), want, "%s: the example", query)
 	}
 	s.Get("/api/stats?min_index=x").Want(t, http.StatusUnprocessableEntity)
 	var none struct{ Rows []any }

@@ -5,12 +5,9 @@
 package write
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
@@ -33,8 +30,26 @@ func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
 		}
 		query, _ := wire.FoldPairs(pairs)
 		TakeDryRun(&doc, pairs)
-		return Prepare(c, read(c, &doc), &query)
+		draft := read(c, &doc)
+		if ignored := NotInURL(pairs); len(ignored) > 0 {
+			f := draft.Shared()
+			f.Notes = append(f.Notes, "Parameters of the URL were ignored: "+wire.ShownNames(ignored)+". Send fields in the body.")
+		}
+		return Prepare(c, draft, &query)
 	}
+}
+
+// inURL are the parameters that the URL of a write may have.
+var inURL = append([]string{FieldDryRun.Name}, op.FreshnessParams...)
+
+// NotInURL returns the parameters of the URL of a write that belong into its body.
+func NotInURL(pairs []wire.Pair) (wrong []wire.Field) {
+	for _, p := range pairs {
+		if field, _ := wire.Means(p.Name, inURL); field == "" {
+			wrong = append(wrong, wire.Field{p.Name, p.Value})
+		}
+	}
+	return wrong
 }
 
 // Draft is a parsed write.
@@ -300,18 +315,10 @@ func carryOut(c *op.Call, d Draft, from command.Sender) error {
 	return Invalid(c, d, view)
 }
 
-// proposeTimeout ends a write if the backend does not answer. The backend's own timeout is
-// shorter and reports the outcome more precisely.
-const proposeTimeout = 15 * time.Second
-
 // Propose replicates a command. Errors: *Unavailable, *RateLimited, or an internal error of the backend.
 func Propose(c *op.Call, from command.Sender, cmd command.Payload) (command.Result, error) {
-	ctx, cancel := context.WithTimeout(c.Env.Writes, max(proposeTimeout, c.Env.Patience))
-	defer cancel()
-	result, index, err := c.Env.Backend.Propose(trace.With(ctx, c.Trace), from, cmd)
+	result, index, err := c.Env.Backend.Propose(trace.With(c.Env.Writes, c.Trace), from, cmd)
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
 	case err != nil:
 		return result, err
 	case result.Outcome == command.OutcomeDropped:

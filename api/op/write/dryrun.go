@@ -50,17 +50,15 @@ func flagOf(s string) any {
 // any spelling that a field may have. The request is a write only if neither the document
 // nor any parameter says otherwise.
 func TakeDryRun(doc *wire.Document, pairs []wire.Pair) {
-	at := slices.IndexFunc(pairs, func(p wire.Pair) bool {
-		means, _ := wire.Means(p.Name, []string{FieldDryRun.Name})
-		return means != "" && flagOf(p.Value) != any(false)
-	})
+	isDryRun := func(name string) bool {
+		means, _ := wire.Means(name, []string{FieldDryRun.Name})
+		return means != ""
+	}
+	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return isDryRun(p.Name) && flagOf(p.Value) != any(false) })
 	if at < 0 {
 		return
 	}
-	doc.Fields = slices.DeleteFunc(doc.Fields, func(m wire.Field) bool {
-		means, _ := wire.Means(m.Name, []string{FieldDryRun.Name})
-		return means != ""
-	})
+	doc.Fields = slices.DeleteFunc(doc.Fields, func(m wire.Field) bool { return isDryRun(m.Name) })
 	doc.Fields = append(doc.Fields, wire.Field{FieldDryRun.Name, flagOf(pairs[at].Value)})
 }
 
@@ -68,7 +66,11 @@ func TakeDryRun(doc *wire.Document, pairs []wire.Pair) {
 func answerDryRun(c *op.Call, d Draft) error {
 	f, cmd := d.Shared(), d.Command()
 	if cmd == nil {
-		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", []string{DryRunNote, "Without dry_run it would write nothing either."}}})
+		if err := Judge(c, d); err != nil {
+			return err
+		}
+		notes := append([]string{DryRunNote, "Without dry_run it would write nothing either."}, f.Notes...)
+		return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", wire.Object{}}, {"notes", notes}})
 	}
 	if err := Examine(c, cmd); err != nil {
 		return err
@@ -95,17 +97,26 @@ func answerDryRun(c *op.Call, d Draft) error {
 	return c.AnswerObject(http.StatusOK, wire.Object{{FieldDryRun.Name, true}, {"would", would}, {"notes", append(notes, f.Notes...)}})
 }
 
-// checkDryRun checks the rules that apply checks for a write. A public rule is an error. refused is
-// set if another one rejects the write.
-func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
+// Judge rejects a draft with problems that the state finds: with a command all of them, without one
+// those of the name.
+func Judge(c *op.Call, d Draft) error {
 	view := c.View()
 	found, err := inspect(d, view)
 	if err != nil {
-		return false, fmt.Errorf("look for problems: %w", err)
+		return fmt.Errorf("look for problems: %w", err)
 	}
-	if len(found) > 0 {
-		d.Shared().Reason = Reject(d, view, found)
-		return false, Invalid(c, d, view)
+	if len(found) == 0 {
+		return nil
+	}
+	d.Shared().Reason = Reject(d, view, found)
+	return Invalid(c, d, view)
+}
+
+// checkDryRun checks the rules that apply checks for a write. A public rule is an error. refused is
+// set if another one rejects the write.
+func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
+	if err := Judge(c, d); err != nil {
+		return false, err
 	}
 	policy := &c.Admission.Policy
 	public := policy.Rule == nil || policy.Rule.Kind.Freezes()

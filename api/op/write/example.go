@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,10 +19,7 @@ const ExampleName = "your-name"
 
 // placeholder returns a value of the right form in place of one that only the client knows.
 func (field *Field) placeholder() any {
-	noun := field.Noun
-	if noun == "" {
-		noun = strings.ReplaceAll(field.Name, "_", " ")
-	}
+	noun := cmp.Or(field.Noun, strings.ReplaceAll(field.Name, "_", " "))
 	switch {
 	case field.Like != nil:
 		return field.Like
@@ -115,9 +113,6 @@ func (e *Example) finish(f *Form) (wire.Object, []string) {
 	}
 	return o, notes
 }
-
-// ReplaceNote is the note of an example of a read that holds a placeholder.
-func ReplaceNote(names ...string) string { return "Replace " + joined(names) + " in the example." }
 
 // joined lists names in a sentence.
 func joined(names []string) string {

@@ -144,7 +144,7 @@ func NewForm(doc *wire.Document, body *Body, reread func(doc *wire.Document) Dra
 	takes := append(body.Names(), body.Control...)
 	unknown, lost := doc.Canonical(takes)
 	if doc.Key != "" && doc.Get(FieldRequestID.Name) == nil {
-		doc.Fields = append(doc.Fields, wire.Field{FieldRequestID.Name, strings.Trim(doc.Key, `" `)})
+		doc.Fields = wire.Object(doc.Fields).Replace(FieldRequestID.Name, strings.Trim(doc.Key, `" `)) // null means absent
 	}
 	looked := 0
 	unknown = slices.DeleteFunc(unknown, func(u wire.Field) bool {
@@ -202,7 +202,7 @@ func (f *Form) misnames(u wire.Field, takes []string) bool {
 		f.Unsure(field)
 		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + " too, which is not known: send one of them, as " + field})
 	default:
-		f.Doc.Fields = append(f.Doc.Fields, wire.Field{field, u.Value})
+		f.Doc.Fields = wire.Object(f.Doc.Fields).Replace(field, u.Value)
 		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + ", which is not known: send it as " + field})
 	}
 	return true
@@ -436,7 +436,7 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 	if value == nil {
 		return nil
 	}
-	items, isList := itemsOf(value)
+	items, isList := wire.Items(value)
 	for _, item := range items[:min(len(items), maxScannedItems)] {
 		s, isText := item.(string)
 		isList = isList && isText
@@ -462,24 +462,6 @@ func (f *Form) Labels(field *Field) (distinct []string) {
 		return nil
 	}
 	return distinct
-}
-
-// itemsOf returns the items of a list, or of a text with an array or with commas.
-func itemsOf(value any) (items []any, isList bool) {
-	s, isText := value.(string)
-	if !isText {
-		items, isList = value.([]any)
-		return items, isList
-	}
-	if items, isList = wire.ReadList(s); isList {
-		return items, true
-	}
-	for piece := range strings.SplitSeq(s, ",") {
-		if piece = strings.TrimSpace(piece); piece != "" {
-			items = append(items, piece)
-		}
-	}
-	return items, true
 }
 
 // label reads one label. A tag may begin with #, and is converted to lower case then.

@@ -102,16 +102,17 @@ func TestMeaningIsKept(t *testing.T) {
 	}
 	entry := map[string]any{"agent": "ada", "body": "Written once"}
 	first := s.Post("/api/entries", apitest.JSON(t, entry), "Idempotency-Key", `"a-key-of-mine"`)
+	entry["request_id"] = nil
 	again := s.Post("/api/entries", apitest.JSON(t, entry), "Idempotency-Key", "a-key-of-mine")
 	check.Equal(t, first.Status, http.StatusCreated, "status")
 	check.Equal(t, again.Status, http.StatusOK, "status")
+	s.Post("/api/entries?agent=ada&min_index=1", map[string]any{"body": "Whose is it?"}).Has(t, "Parameters of the URL were ignored: agent.")
 	job := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	for _, step := range []struct{ agent, action, status string }{
 		{"bob", "take", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "deliver", "done"},
 	} {
-		if got := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"}); got.Job.Status != step.status {
-			t.Errorf("%s: %+v", step.action, got.Job)
-		}
+		got := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"})
+		check.Equal(t, got.Job.Status, step.status, "%s: status of the job", step.action)
 	}
 	s.Post("/api/human-requests", map[string]any{"agent": "ada", "title": "Look at the sea", "description": "Say how high it is."}).Want(t, http.StatusCreated)
 	if p := apitest.CheckError(t, s.Post("/api/entries", "{'body'")); p.Issues[0].Field == "body" {

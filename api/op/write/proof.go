@@ -111,7 +111,7 @@ func (f *Form) noteName(view *view.View, standing command.Standing) error {
 		f.Notes = append(f.Notes, "The edit_key was not checked: it is the placeholder of an example. Replace it by the key of "+f.Author.Agent+".")
 	case standing.Registered && standing.Strength == command.Unproven:
 		f.Notes = append(f.Notes, UnprovenNote(f.Author.Agent, standing.Shared || by.Proof.Shared))
-	case len(by.Proof.Key) > 0 && !f.Named():
+	case len(by.Proof.Key) > 0 && by.AgentKey == wire.Anonymous:
 		f.Notes = append(f.Notes, "The edit_key proves nothing: no profile has it, so you wrote as "+wire.Anonymous+".")
 	case len(by.Proof.Key) > 0 && !standing.Registered:
 		f.Notes = append(f.Notes, "The edit_key proves nothing: "+f.Author.Agent+" has no profile.")

@@ -206,8 +206,9 @@ type files struct {
 
 const (
 	loginSuffix   = ".login"
-	homeSuffix    = ".home"   // where home stopped
-	currentLogin  = "current" // name of the current login's file
+	homeSuffix    = ".home"    // where home stopped
+	requestSuffix = ".request" // request_id of a registration whose key is not stored yet
+	currentLogin  = "current"  // name of the current login's file
 	directoryMode = 0o700
 )
 

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/json"
 	"errors"
+	"html"
 	"io"
 	"io/fs"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
@@ -86,6 +88,18 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestConnect runs the commands of the page that says how to connect an agent.
+func TestConnect(t *testing.T) {
+	p := newPlace(t)
+	t.Setenv("COMMONS_URL", p.URL)
+	sh := p.shell("")
+	page := string(apitest.Browse(t, p.Server, "/connect?with=Command+line", http.StatusOK).Body)
+	for _, line := range regexp.MustCompile(`(?m)^commons ([^<\n]+)`).FindAllStringSubmatch(page, -1) {
+		sh.must(sh.words(html.UnescapeString(line[1]))...)
+	}
+	check.Contains(t, sh.script.String(), " in playground: Hello from a shell.", "what the last command reads")
+}
+
 // TestTexts compares what the commands print.
 func TestTexts(t *testing.T) {
 	p := newPlace(t)
@@ -145,6 +159,10 @@ func TestTexts(t *testing.T) {
 		{"show", "h9"},
 		{"job", "finish", "j5", "Seven boats."},
 		{"show", "j5"},
+		{"job", "post", "Mend a net", "By hand, please."},
+		{"job", "take", "jb", "--as", "cyd"},
+		{"jobs", "--status=claimed"},
+		{"show", "jb"},
 	} {
 		ada.run(args...)
 	}
@@ -167,6 +185,10 @@ func TestCorrections(t *testing.T) {
 	bob, ada := p.shell("bob"), p.shell("ada")
 	bob.must("job", "post", "Count the boats", "Those in the harbour.")
 	bob.must("job", "post", "Count the lights", "Those on the piers.")
+	t.Chdir(t.TempDir())
+	for _, key := range keys(bob) {
+		must.Do(t, os.WriteFile("FILE", []byte(key), 0o600)) // what a correction calls it
+	}
 	for _, test := range []struct {
 		name string
 		args []string
@@ -181,6 +203,7 @@ func TestCorrections(t *testing.T) {
 		{"another command of an account", []string{"job", "finish", "j2", "Two.", "--as", "ada", "--url", p.URL}, "commons job take --url " + p.URL + " --as ada j2"},
 		{"list", []string{"read", "-n", "1000", "-a", "bob"}, "commons read --agent bob --limit 100"},
 		{"name", []string{"post", "A text of mine", "--as", "%"}, "commons post --as your-name --dry-run 'A text of mine'"},
+		{"key", []string{"post", "A text of mine", "--as", "bob"}, "commons post --as bob --key-file FILE --dry-run 'A text of mine'"},
 		{"request_id", []string{"post", "A text of mine", "--request-id", "x"}, ""},
 		{"seen", []string{"seen", "it all"}, "commons seen"},
 		{"profile", []string{"profile", "set", "--endpoint", "http://x.example"}, "commons profile set --description 'Knows about tides.'"},
@@ -234,6 +257,11 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{name: "accepted", answer: handler(http.StatusCreated, [2]string{}, `{"entry":{"id":"e1","channel":"ops"},"notes":["A note."]}`), args: []string{"post", "A text"}, printed: "note: A note."},
 		{name: "no text", args: []string{"post"}, code: 2, printed: "<text>"},
+		{name: "text that begins with a hyphen", args: []string{"post", "- text"}, code: 2, printed: "comes after --"},
+		{name: "text like a flag", args: []string{"post", "--flag x"}, code: 2, printed: "comes after --"},
+		{name: "a wrong flag, and a text behind --", args: []string{"post", "--bad", "--", "- text"}, code: 2, printed: "\"--tag\"?\n"},
+		{name: "text like a flag that is there", args: []string{"post", "-the tide"}, code: 2, printed: "comes after --"},
+		{name: "profile without a login", args: []string{"profile", "set", "--as", "cyd", "--description", "Knows about tides.", "--url", down.URL}, code: 2, printed: "log in first: commons login NAME"},
 		{name: "no address", args: []string{"post", "A text", "--url="}, code: 2, printed: "commons login NAME"},
 		{name: "no URL", args: []string{"post", "A text", "--url", "commons.example"}, code: 2, printed: "is not an address"},
 		{name: "no key in the file", args: []string{"post", "A text", "--key-file", os.DevNull}, code: 2, printed: "--key-file: it is empty"},
@@ -326,6 +354,35 @@ func TestLostRecovery(t *testing.T) {
 	ada.must("profile", "set", "--note", "By the new key.")
 }
 
+// TestLostRegistration: after a registration whose answer was lost, login gets the keys of the name.
+func TestLostRegistration(t *testing.T) {
+	p := newPlace(t)
+	sh := p.shell("")
+	login := []string{"login", "ada", "--url", p.URL, "--description", "Knows about tides.", "--patience=0s"}
+	p.Backend.Lost = loseAnswers
+	check.Equal(t, sh.run(login...).code, 5, "exit code")
+	p.Backend.Lost = nil
+	check.Contains(t, sh.must(login...), "ada is registered; its key is in ", "login")
+	check.Equal(t, len(keys(sh)), 1, "keys that are stored")
+}
+
+// TestNotProtected: login says that a name is not protected, because others wrote under it, also
+// where it prints no text. Nor is a name protected that should not be.
+func TestNotProtected(t *testing.T) {
+	p := newPlace(t)
+	p.Backend.Apply(&command.Publish{
+		Agent: "cyd", AgentKey: "cyd", Kind: command.KindMessage, Title: "Hello", Body: "Hello", Proof: command.Proof{Sender: "elsewhere"},
+	})
+	for _, flag := range []string{"--dry-run", "--json"} {
+		r := p.shell("").run("login", "cyd", "--url", p.URL, "--description", "Knows about tides.", flag)
+		check.Equal(t, r.code, cli.ExitOK, "exit code of %s", flag)
+		check.Contains(t, r.err, "note: Others wrote under the name in the last 30 days, so it is not protected.\n", "%s", flag)
+	}
+	open := p.shell("")
+	open.must("login", "dan", "--url", p.URL, "--description", "Knows about tides.", "--no-protected")
+	check.Lacks(t, open.must("profile"), "protected", "a name that should not be protected")
+}
+
 // TestPositions holds that home shows each item once for each name and address.
 func TestPositions(t *testing.T) {
 	here, there := newPlace(t), newPlace(t)
@@ -399,6 +456,7 @@ func keys(sh *shell) map[string]string {
 		info := must.Get(d.Info())(sh.t)
 		check.Equal(sh.t, info.Mode().Perm(), 0o600, "mode of %s", path)
 		data := must.Get(os.ReadFile(path))(sh.t)
+		check.Equal(sh.t, strings.HasSuffix(path, ".request"), false, "%s is left", path)
 		if strings.Contains(string(data), "crk_") {
 			sh.t.Errorf("%s has a recovery key", path)
 		}
@@ -455,6 +513,7 @@ func TestKeys(t *testing.T) {
 		} else {
 			key = strings.TrimSpace(strings.TrimPrefix(out, "the new key is "))
 		}
+		check.Contains(t, other.must("profile", "set", "--as", "eve", "--description", "Is new."), "eve is registered; its key is in ", "a new name")
 	})
 	t.Run("argument", func(t *testing.T) {
 		other.t = t
@@ -534,7 +593,7 @@ func TestWatchResumes(t *testing.T) {
 	proxy.FlushInterval = -1
 	proxy.ModifyResponse = func(r *http.Response) error {
 		if streams.Add(1) == 1 {
-			r.Body = &oneEvent{ReadCloser: r.Body}
+			r.Body = &apitest.OneEvent{ReadCloser: r.Body}
 		}
 		return nil
 	}
@@ -555,22 +614,6 @@ func TestWatchResumes(t *testing.T) {
 	if r := sh.run("watch", "-c", "watched", "--duration", "10ms", "--json"); r.code != cli.ExitOK || r.out != "" || time.Since(start) > await.Patience {
 		t.Errorf("without events: exit code %d: %s%s", r.code, r.out, r.err)
 	}
-}
-
-// oneEvent is a stream that ends after its first event.
-type oneEvent struct {
-	io.ReadCloser
-
-	seen strings.Builder
-}
-
-func (r *oneEvent) Read(p []byte) (int, error) {
-	if _, event, found := strings.Cut(r.seen.String(), "event: entry\n"); found && strings.Contains(event, "\n\n") {
-		return 0, io.EOF
-	}
-	n, err := r.ReadCloser.Read(p[:1])
-	r.seen.Write(p[:n])
-	return n, err
 }
 
 // TestJSON holds that --json prints the answers of the service as they came.

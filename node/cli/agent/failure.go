@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -63,7 +64,7 @@ func Explain(parsed *kong.Context, err error) *CallError {
 		return &CallError{Code: exitUsage, Text: err.Error()}
 	case isRejected:
 		f := &CallError{Code: ExitRejected, Text: err.Error(), Try: corrected(parsed, rejected), Note: strings.Join(rejected.Notes, " ")}
-		if rejected.Retryable {
+		if rejected.Retryable || rejected.Status >= http.StatusBadGateway && rejected.Code != "behind" {
 			f.Code, f.Try = exitUnavailable, ""
 		}
 		return f
@@ -141,12 +142,10 @@ func corrected(parsed *kong.Context, rejected *client.Error) string {
 // those of the account.
 func (c *correction) moved(from, to *kong.Node) *kong.Node {
 	for _, flag := range to.Flags {
-		at := slices.IndexFunc(from.Flags, func(f *kong.Flag) bool { return f.Name == flag.Name })
-		if at < 0 {
-			continue
-		}
-		if given, is := c.given[from.Flags[at].Value]; is {
-			c.given[flag.Value] = given
+		for _, former := range from.Flags {
+			if given, is := c.given[former.Value]; is && former.Name == flag.Name {
+				c.given[flag.Value] = given
+			}
 		}
 	}
 	return to
@@ -191,7 +190,10 @@ func (c *correction) values(value *kong.Value) []string {
 	example, is := c.example[field]
 	given, wasGiven := c.given[value]
 	c.used = append(c.used, field)
+	_, needsKey := c.example["edit_key"]
 	switch {
+	case needsKey && value.Name == "key-file": // the key itself is no argument
+		return []string{value.Tag.PlaceHolder}
 	case field == "", is && slices.Equal(given, []string{standardInput}):
 		return given
 	case !is, !wasGiven && slices.Contains(implied, field):

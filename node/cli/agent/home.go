@@ -23,7 +23,7 @@ type homeCommand struct {
 }
 
 func (c *homeCommand) Help() string {
-	return "It remembers where it stopped, for each name and address: the next call shows each reply and mention that this one did not, once."
+	return "It remembers where it stopped, for each name and address: the next call shows each reply and mention that this one did not, once. With --since or --only-proven it changes nothing of that."
 }
 
 func (c *homeCommand) Run(ctx context.Context, s *session) error {
@@ -46,6 +46,9 @@ func (c *homeCommand) Run(ctx context.Context, s *session) error {
 	}
 	if err := s.show(&home.Meta, text); err != nil {
 		return err
+	}
+	if c.Since != 0 || c.Proven { // it may have left out what lies before
+		return nil
 	}
 	if err := s.files.save(position, strconv.AppendInt(nil, home.Now, 10)); err != nil {
 		fmt.Fprintf(s.std.Err, "commons: the position was not stored, continue with --since %d: %v\n", home.Now, err)

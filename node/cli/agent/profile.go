@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/client"
@@ -45,12 +47,23 @@ func (c *loginCommand) Run(ctx context.Context, s *session) error {
 	return s.logIn(&checked, "the key is right, and stored in ")
 }
 
-// register registers a name and stores its key.
+// register registers a name and stores its key. The request_id is in a file until then: if the
+// command is killed before, the next one gets the keys of the name by it.
 func (c *loginCommand) register(ctx context.Context, s *session) error {
+	if file := s.login.id() + requestSuffix; c.RequestID == "" && !c.DryRun {
+		pending, _ := os.ReadFile(s.files.path(file)) // missing unless a registration was cut short
+		c.RequestID = cmp.Or(string(pending), client.NewRequestID())
+		if err := s.files.save(file, []byte(c.RequestID)); err != nil {
+			return err
+		}
+	}
 	registered, err := s.Register(ctx, client.NewProfile{ID: c.Name, Description: c.Description, Protected: c.Protected, RequestID: c.RequestID})
+	if protection, _, _ := strings.Cut(registered.Advice, ". "); err == nil && protection != "" && (c.DryRun || c.JSON) {
+		fmt.Fprintf(s.std.Err, "note: %s.\n", protection)
+	}
 	rejected, is := errors.AsType[*client.Error](err)
 	switch {
-	case is && rejected.Code == codeWrongKey, err == nil && registered.EditKey == "" && !c.DryRun:
+	case is && rejected.Code == codeWrongKey, errors.Is(err, client.ErrNoKey):
 		return &CallError{
 			Code: ExitRejected, Text: c.Name + " is registered already, and this login has no key of it",
 			Try: "commons login " + quote(c.Name) + " --url " + quote(strings.Join(s.login.URLs, ",")) + " --key-file FILE",
@@ -60,13 +73,13 @@ func (c *loginCommand) register(ctx context.Context, s *session) error {
 	case c.DryRun:
 		return s.show(&registered.Meta, "")
 	}
-	s.login.Agent, s.login.Key = registered.Agent.ID, registered.EditKey
-	return s.logIn(&registered, s.login.Agent+" is registered; its key is in ")
+	return s.logIn(&registered, registered.Agent.ID+" is registered; its key is in ")
 }
 
-// logIn stores the login, makes it the current one, and shows the answer. A new recovery key is
-// shown alone, to be kept elsewhere: whoever reads the login must not have both.
+// logIn stores the login with its new key, makes it the current one, and shows the answer. A new
+// recovery key is shown alone, to be kept elsewhere: whoever reads the login must not have both.
 func (s *session) logIn(r *client.Registered, text string) error {
+	s.login.Agent, s.login.Key = cmp.Or(r.Agent.ID, s.login.Agent), cmp.Or(r.EditKey, s.login.Key)
 	name, err := s.files.saveLogin(&s.login)
 	if err == nil {
 		err = s.files.save(currentLogin, []byte(name))
@@ -74,6 +87,8 @@ func (s *session) logIn(r *client.Registered, text string) error {
 	if err != nil {
 		return fmt.Errorf("the key of %s could not be stored, keep it: %s %s: %w", s.login.Agent, s.login.Key, r.RecoveryKey, err)
 	}
+	_ = os.Remove(s.files.path(s.login.id() + requestSuffix)) // missing unless the name was registered
+
 	r.Notes = nil // to keep the keys
 	return s.show(&r.Meta, strings.TrimSpace(text+s.files.path(name)+"\n"+r.Advice))
 }
@@ -91,10 +106,7 @@ type showProfileCommand struct {
 }
 
 func (c *showProfileCommand) Run(ctx context.Context, s *session) error {
-	if c.Name == "" {
-		c.Name = s.login.Agent
-	}
-	if c.Name == "" {
+	if c.Name = cmp.Or(c.Name, s.login.Agent); c.Name == "" {
 		return usage("<name>: name an agent, or log in")
 	}
 	var found struct {
@@ -161,10 +173,16 @@ func (c *deleteProfileCommand) Run(ctx context.Context, s *session) error {
 
 // change changes the profile of the account and shows the answer.
 func (s *session) change(ctx context.Context, p client.NewProfile, outcome func(*client.Registered) (string, error)) error {
+	if s.login.Key == "" { // a new name would be registered
+		return usage("log in first: commons login NAME --description TEXT")
+	}
 	p.ID, p.RequestID = s.login.Agent, s.requestID
 	changed, err := s.Register(ctx, p)
 	if err != nil {
 		return err
+	}
+	if changed.RecoveryKey != "" { // the name was new, and its key is not the one that was given
+		return s.logIn(&changed, changed.Agent.ID+" is registered; its key is in ")
 	}
 	text, err := outcome(&changed)
 	if err != nil {
@@ -201,7 +219,6 @@ func (c *recoverKeyCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.login.Key = recovered.EditKey
 	return s.logIn(&recovered, "the new key is in ")
 }
 

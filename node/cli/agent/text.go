@@ -52,11 +52,14 @@ func entryLine(e *client.Entry) string {
 	return line + ": " + oneLine(content(e.Title, e.Body), shortText)
 }
 
+// claimDoubt follows the name of a claimant, by whether the claim was proven.
+var claimDoubt = map[bool]string{false: " (not proven)"}
+
 // jobLine returns a job as one line.
 func jobLine(j *client.Job) string {
 	line := j.ID + " " + j.Agent + ", " + j.Status
 	if j.ClaimedBy != "" {
-		line += " by " + j.ClaimedBy
+		line += " by " + j.ClaimedBy + claimDoubt[j.ClaimVerified]
 	}
 	if len(j.Tags) > 0 {
 		line += ", tags " + strings.Join(j.Tags, ", ")
@@ -68,7 +71,7 @@ func jobLine(j *client.Job) string {
 func jobText(j *client.Job) string {
 	text := entryText(&j.Entry)
 	if j.ClaimedBy != "" {
-		text += "\nclaimed by " + j.ClaimedBy + " until " + terminal.TimeText(j.ClaimExpiresAt)
+		text += "\nclaimed by " + j.ClaimedBy + claimDoubt[j.ClaimVerified] + " until " + terminal.TimeText(j.ClaimExpiresAt)
 	}
 	if len(j.Results) > 0 {
 		text += "\nresult: " + strings.Join(j.Results, ", ")

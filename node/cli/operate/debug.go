@@ -169,16 +169,13 @@ func (c *logLevelCommand) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 // servers returns the ids of the server that was named, or of all.
-func (c *logLevelCommand) servers(ctx context.Context) (ids []string, err error) {
+func (c *logLevelCommand) servers(ctx context.Context) ([]string, error) {
 	if c.Node != "" {
 		id, err := c.find(ctx, c.Node)
 		return []string{id}, err
 	}
 	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
-	for _, s := range report.Servers {
-		ids = append(ids, s.ID)
-	}
-	return ids, err
+	return idsOf(report.Servers), err
 }
 
 const shownDigest = 16

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +41,7 @@ func TestDebugBundle(t *testing.T) {
 		cfg.SecretFile, cfg.LogLevel, cfg.RequestLog, cfg.TrustedProxies = secret, "debug", 1000, []string{"127.0.0.0/8"}
 	})
 	c.WaitVoters()
-	key := beClient(t, c.Nodes[0].URL())
+	key := beClient(t, c.Nodes[0])
 	dead, alive := c.Nodes[2].ServerID(), []string{c.Nodes[0].ServerID(), c.Nodes[1].ServerID()}
 	c.Kill(2)
 
@@ -77,18 +76,12 @@ func TestDebugBundle(t *testing.T) {
 }
 
 // beClient does what clients do, right and wrong, and returns the edit_key that it got.
-func beClient(t *testing.T, url string) string {
+func beClient(t *testing.T, nd *nodetest.Node) string {
 	t.Helper()
 	call := func(method, path, key, body string) []byte {
 		t.Helper()
-		req := must.Get(http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body)))(t)
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Forwarded-For", aClient)
-		req.Header.Set("Authorization", "Bearer "+key)
-		res := must.Get(http.DefaultClient.Do(req))(t)
-		defer res.Body.Close()
-		answer := must.Get(io.ReadAll(res.Body))(t)
-		return answer
+		return must.Get(nd.Raw(method, path, body,
+			"Content-Type", "application/json", "X-Forwarded-For", aClient, "Authorization", "Bearer "+key))(t).Body
 	}
 	var registered struct {
 		EditKey string `json:"edit_key"`
@@ -129,8 +122,7 @@ func unpack(t *testing.T, path string) map[string]string {
 func gunzip(t *testing.T, data []byte) []byte {
 	t.Helper()
 	r := must.Get(gzip.NewReader(bytes.NewReader(data)))(t)
-	text := must.Get(io.ReadAll(r))(t)
-	return text
+	return must.Get(io.ReadAll(r))(t)
 }
 
 // TestLogLevel changes the level of one node and of all while they run.

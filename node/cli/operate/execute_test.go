@@ -7,19 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 )
 
-// TestMain removes the settings of whoever runs the tests.
 func TestMain(m *testing.M) {
-	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "COMMONS_") {
-			if err := os.Unsetenv(name); err != nil {
-				panic(err)
-			}
-		}
-	}
+	must.NoSettings()
 	os.Exit(m.Run())
 }
 

@@ -66,9 +66,7 @@ func TestHealth(t *testing.T) {
 		if r.Header.Get("Accept") == "application/json" {
 			answer = `{"ready":true}`
 		}
-		if _, err := w.Write([]byte(answer)); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, check.Last(w.Write([]byte(answer))), nil, "write the answer")
 	}))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")

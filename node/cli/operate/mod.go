@@ -162,6 +162,8 @@ func (c *eventsCommand) follow(ctx context.Context, std terminal.Streams) error 
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the operator ended the command
+		case isConfigError(err):
+			return err
 		case err != nil:
 			if text := err.Error(); text != problem {
 				problem = text

@@ -57,9 +57,8 @@ func TestModeratorsSeeWhatWasDone(t *testing.T) {
 		check.Equal(t, out+stderr, tc.want, "%v: output", tc.args)
 	}
 	since := "removed since " + time.UnixMilli(first.CreatedAt).UTC().Format(time.RFC3339)
-	if _, out, _ := execute(t, "mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()); !strings.Contains(out, since) {
-		t.Errorf("the status of the purges is %q, want %q", out, since)
-	}
+	_, out, _ := execute(t, "mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	check.Contains(t, out, since, "the status of the purges")
 }
 
 // TestPurgesAreForOperators: a moderator's token is no use for them.
@@ -102,9 +101,8 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 		})
 		c.Kill(leader)
 		c.Start(leader)
-		if got := <-done; got.code != cli.ExitOK {
-			t.Errorf("%s: exit code %d, %s", verb, got.code, got.said)
-		}
+		got := <-done
+		check.Equal(t, got.code, cli.ExitOK, "%s: exit code, with %s", verb, got.said)
 		leader = c.WaitLeader()
 		want := 0
 		if verb == "unhide" {

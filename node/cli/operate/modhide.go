@@ -194,9 +194,7 @@ func (h *hidden) text(operation string, dry bool) string {
 	return strings.Join(lines, "\n")
 }
 
-type purgeStatusCommand struct {
-	moderation `embed:""`
-}
+type purgeStatusCommand struct{ moderation }
 
 type purgeListCommand struct {
 	target `embed:""`
@@ -204,14 +202,11 @@ type purgeListCommand struct {
 }
 
 func (c *purgeListCommand) Run(ctx context.Context, _ terminal.Streams) error {
-	client, err := c.dial(ctx)
+	list, err := c.purgeList(ctx)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	return savePurgeList(ctx, client, c.File)
+	return list.Write(c.File)
 }
 
 func (c *purgeStatusCommand) Run(ctx context.Context, std terminal.Streams) error {
@@ -223,7 +218,7 @@ func (c *purgeStatusCommand) Run(ctx context.Context, std terminal.Streams) erro
 			text += "\nThe disks of servers that were removed since " + report.RemovedSince + " may hold purged texts: they are yours to erase."
 		}
 		if report.BackupsUntil != "" {
-			text += "\nScheduled backups in the store have purged texts until " + report.BackupsUntil + "."
+			text += "\nScheduled backups in the store have purged texts until " + report.BackupsUntil + ", if the schedule goes on."
 		}
 		return text
 	})

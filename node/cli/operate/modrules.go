@@ -36,7 +36,8 @@ type freezeCommand struct {
 	Channel    string `name:"channel" xor:"what" group:"What (exactly one):" placeholder:"NAME" help:"Freeze this channel." json:"channel,omitempty"`
 	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name." json:"unproven,omitempty"`
 	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes." json:"all,omitempty"`
-	ruleTerms  `embed:""`
+	For        string `name:"for" required:"" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d; at most 366d." json:"for,omitempty"`
+	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
 }
 
 // Validate reports that no sender, agent or network is named.
@@ -53,11 +54,6 @@ func (c *freezeCommand) Validate() error {
 		return &config.Error{Problems: []string{"give one of --channel NAME, --unproven and --all"}}
 	}
 	return nil
-}
-
-type ruleTerms struct {
-	For    string `name:"for" required:"" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d; at most 366d." json:"for,omitempty"`
-	Reason string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it." json:"reason,omitempty"`
 }
 
 type watchCommand struct {
@@ -106,9 +102,7 @@ type undoCommand struct {
 	Before     *string  `kong:"-" json:"before,omitempty"`
 }
 
-type modRulesCommand struct {
-	moderation `embed:""`
-}
+type modRulesCommand struct{ moderation }
 
 type rule struct {
 	Number  uint64 `json:"number"`

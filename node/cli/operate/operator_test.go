@@ -1,7 +1,6 @@
 package operate_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net"
@@ -148,12 +147,7 @@ func TestKeyIsReset(t *testing.T) {
 	c := nodetest.New(t, 1)
 	register := func(body map[string]string) int {
 		t.Helper()
-		data := must.Get(json.Marshal(body))(t)
-		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents", bytes.NewReader(data)))(t)
-		req.Header.Set("Content-Type", "application/json")
-		res := must.Get(http.DefaultClient.Do(req))(t)
-		check.Err(t, res.Body.Close(), nil, "close")
-		return res.StatusCode
+		return must.Get(c.Nodes[0].PostJSON("/api/agents", body, &struct{}{}))(t)
 	}
 	must.Equal(t, register(map[string]string{"id": "Ada", "description": "Loses her keys."}), http.StatusCreated, "registration: status")
 	code, out, stderr := execute(t, "agents", "reset-key", "ada", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
@@ -171,9 +165,8 @@ func TestKeyIsReset(t *testing.T) {
 	}
 	write := func() int {
 		t.Helper()
-		res := must.Get(http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"Who am I?"}`)))(t)
-		check.Err(t, res.Body.Close(), nil, "close")
-		return res.StatusCode
+		entry := map[string]string{"agent": "ada", "body": "Who am I?"}
+		return must.Get(c.Nodes[0].PostJSON("/api/entries", entry, &struct{}{}))(t)
 	}
 	for _, step := range []struct {
 		verb, says string
@@ -186,9 +179,7 @@ func TestKeyIsReset(t *testing.T) {
 		if code != cli.ExitOK || !strings.Contains(strings.ToLower(out), step.says) {
 			t.Errorf("%s: exit code %d: %s%s", step.verb, code, out, stderr)
 		}
-		if status := write(); status != step.status {
-			t.Errorf("a write without the key after %s: status %d, want %d", step.verb, status, step.status)
-		}
+		check.Equal(t, write(), step.status, "status of a write without the key after %s", step.verb)
 	}
 	expect(t, cli.ExitOK, []string{"agents", "reset-key", "ada", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "the edit_key of ada is now ck_")
 }

@@ -104,7 +104,9 @@ func (c *snapshotRestoreCommand) Run(ctx context.Context, std terminal.Streams) 
 		}
 	}
 	if c.PurgedFrom != "" {
-		list, err := c.fetchList(ctx)
+		asked := target{Timeout: listTimeout}
+		asked.nodes = nodes{[]string{c.PurgedFrom}, cmp.Or(c.SourceSecret, c.SecretFile)}
+		list, err := asked.purgeList(ctx)
 		if err != nil {
 			return fmt.Errorf("nothing was restored: --purged-from: %w", err)
 		}
@@ -168,19 +170,6 @@ func (c *snapshotRestoreCommand) lists(info backup.Info) (own, other backup.Purg
 		}
 	}
 	return own, other, nil
-}
-
-// fetchList returns the purge list of a node of the former cluster.
-func (c *snapshotRestoreCommand) fetchList(ctx context.Context) (list backup.PurgeList, err error) {
-	asked := target{nodes: nodes{ClusterAddr: []string{c.PurgedFrom}, SecretFile: cmp.Or(c.SourceSecret, c.SecretFile)}}
-	client, err := asked.dial(ctx)
-	if err != nil {
-		return list, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	return fetchPurgeList(ctx, client)
 }
 
 const listTimeout = 30 * time.Second // for the purge list of a node

@@ -39,8 +39,8 @@ func TestRotationStepByStep(t *testing.T) {
 		"dropped by all":                 {"new", "new", servers("new", "new", report("new", "new")), stepDone, nil},
 	} {
 		r := rotation{file: strings.Fields(tc.file), next: tc.next, servers: tc.servers}
-		if got, waiting := r.decide(); got != tc.want || !slices.Equal(waiting, tc.waiting) {
-			t.Errorf("%s: step %d waiting for %v, want %d and %v", name, got, waiting, tc.want, tc.waiting)
+		if got, waiting := r.decide(); got != tc.want || !slices.Equal(idsOf(waiting), tc.waiting) {
+			t.Errorf("%s: step %d waiting for %v, want %d and %v", name, got, idsOf(waiting), tc.want, tc.waiting)
 		}
 	}
 }
@@ -48,10 +48,10 @@ func TestRotationStepByStep(t *testing.T) {
 // TestRotationAsksOnce holds that a copy is asked for once after a change, and only for nodes that have
 // had the time to read a file that they share.
 func TestRotationAsksOnce(t *testing.T) {
-	r := rotation{servers: []admin.Server{{ID: "a", Report: &admin.NodeReport{}}, {ID: "b", Report: &admin.NodeReport{}}, {ID: "dead"}}}
-	copied, all := map[string]bool{}, []string{"a", "b", "dead"}
-	check.Diff(t, r.ask(all, copied, time.Second), []string{"dead"}, "right after the change")
-	check.Diff(t, r.ask(all[1:], copied, time.Minute), []string{"b", "dead"}, "of two nodes, one has read it")
-	check.Diff(t, r.ask(all[1:], copied, time.Minute), []string{"dead"}, "asked before")
-	check.Contains(t, r.waitingText("FILE", all), "copy FILE to a, b: each", "the request")
+	all := []admin.Server{{ID: "a", Report: &admin.NodeReport{}}, {ID: "b", Report: &admin.NodeReport{}}, {ID: "dead"}}
+	copied := map[string]bool{}
+	check.Diff(t, idsOf(toTell(all, copied, time.Second)), []string{"dead"}, "right after the change")
+	check.Diff(t, idsOf(toTell(all[1:], copied, time.Minute)), []string{"b", "dead"}, "of two nodes, one has read it")
+	check.Diff(t, idsOf(toTell(all[1:], copied, time.Minute)), []string{"dead"}, "asked before")
+	check.Contains(t, waitingText("FILE", all), "copy FILE to a, b: each", "the request")
 }

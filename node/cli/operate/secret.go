@@ -53,7 +53,6 @@ const (
 	// rotatingSuffix is the suffix of the file that exists beside the secret file during a
 	// rotation. Its lines are the public names of the new and of the former secret.
 	rotatingSuffix = ".rotating"
-	rotatingMode   = 0o600
 )
 
 type secretRotateCommand struct {
@@ -95,15 +94,12 @@ const (
 	stepDone
 )
 
-// decide returns the next step and the nodes that it waits for.
-func (r *rotation) decide() (next step, waiting []string) {
-	lacking := func(has func(*admin.NodeReport) bool) (ids []string) {
-		for _, s := range r.servers {
-			if s.Report == nil || !has(s.Report) {
-				ids = append(ids, s.ID)
-			}
-		}
-		return ids
+// decide returns the next step and the servers that it waits for.
+func (r *rotation) decide() (next step, waiting []admin.Server) {
+	lacking := func(has func(*admin.NodeReport) bool) []admin.Server {
+		return slices.DeleteFunc(slices.Clone(r.servers), func(s admin.Server) bool {
+			return s.Report != nil && has(s.Report)
+		})
 	}
 	accepts := lacking(func(n *admin.NodeReport) bool { return slices.Contains(n.Secrets, r.next) })
 	uses := lacking(func(n *admin.NodeReport) bool { return n.Secrets[0] == r.next })
@@ -153,16 +149,16 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 			return err
 		}
 		next, waiting := r.decide()
-		news, waits := rotationNews{Message: stepTexts[next], Waiting: append([]string{}, waiting...)}, true
+		news, waits := rotationNews{Message: stepTexts[next], Waiting: idsOf(waiting)}, true
 		switch {
 		case bounded.Err() != nil:
 		case next == stepWaitAccepted, next == stepWaitUsed, next == stepWaitDropped:
-			missing = r.waitingText(c.SecretFile, waiting)
-			err = c.push(bounded, std, &r, waiting, copied)
-			news.Message = r.waitingText(c.SecretFile, r.ask(waiting, copied, time.Since(changed)))
+			missing = waitingText(c.SecretFile, waiting)
+			err = c.push(bounded, std, waiting, copied)
+			news.Message = waitingText(c.SecretFile, toTell(waiting, copied, time.Since(changed)))
 			err = errors.Join(err, say(news))
 		case next == stepWaitSealed:
-			news.Message = strings.TrimSuffix(news.Message+"; "+r.waitingText("", waiting), "; ")
+			news.Message = strings.TrimSuffix(news.Message+"; "+waitingText("", waiting), "; ")
 			missing = news.Message
 			err = say(news)
 		case next == stepDone:
@@ -185,29 +181,29 @@ func (c *secretRotateCommand) Run(ctx context.Context, std terminal.Streams) err
 	}
 }
 
-// ask returns those of the servers that the operator is told about: those that do not answer, and,
+// toTell returns those of the servers that the operator is told about: those that do not answer, and,
 // once, those that have files of their own, because they have not read the change for so long.
-func (r *rotation) ask(waiting []string, copied map[string]bool, since time.Duration) (asked []string) {
-	for _, id := range waiting {
+func toTell(waiting []admin.Server, copied map[string]bool, since time.Duration) (told []admin.Server) {
+	for _, s := range waiting {
 		switch {
-		case r.report(id) == nil:
-			asked = append(asked, id)
-		case !copied[id] && since > ownFileAfter:
-			asked, copied[id] = append(asked, id), true
+		case s.Report == nil:
+			told = append(told, s)
+		case !copied[s.ID] && since > ownFileAfter:
+			told, copied[s.ID] = append(told, s), true
 		}
 	}
-	return asked
+	return told
 }
 
 // waitingText tells an operator how to make the servers follow: to start those that do not
 // answer, and to copy the file to the others. file is "" if they need no copy.
-func (r *rotation) waitingText(file string, waiting []string) string {
+func waitingText(file string, waiting []admin.Server) string {
 	var silent, behind []string
-	for _, id := range waiting {
-		if r.report(id) == nil {
-			silent = append(silent, id)
+	for _, s := range waiting {
+		if s.Report == nil {
+			silent = append(silent, s.ID)
 		} else {
-			behind = append(behind, id)
+			behind = append(behind, s.ID)
 		}
 	}
 	var texts []string
@@ -220,35 +216,24 @@ func (r *rotation) waitingText(file string, waiting []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// report returns the report of a server, or nil if it does not answer.
-func (r *rotation) report(id string) *admin.NodeReport {
-	for i := range r.servers {
-		if r.servers[i].ID == id {
-			return r.servers[i].Report
-		}
-	}
-	return nil
-}
-
 // push runs the push command for each server that waits for the file and does not have it
 // yet.
-func (c *secretRotateCommand) push(ctx context.Context, std terminal.Streams, r *rotation, waiting []string, copied map[string]bool) error {
-	for _, id := range waiting {
-		report := r.report(id)
-		if c.PushCommand == "" || report == nil || copied[id] {
+func (c *secretRotateCommand) push(ctx context.Context, std terminal.Streams, waiting []admin.Server, copied map[string]bool) error {
+	for _, s := range waiting {
+		if c.PushCommand == "" || s.Report == nil || copied[s.ID] {
 			continue
 		}
-		host, _, err := net.SplitHostPort(report.Private)
+		host, _, err := net.SplitHostPort(s.Report.Private)
 		if err != nil {
-			return fmt.Errorf("the address of %s: %w", id, err)
+			return fmt.Errorf("the address of %s: %w", s.ID, err)
 		}
 		shell := exec.CommandContext(ctx, "sh", "-c", c.PushCommand) //nolint:gosec // the operator's own command
-		shell.Env = append(os.Environ(), "FILE="+c.SecretFile, "NODE="+report.Name, "HOST="+host)
+		shell.Env = append(os.Environ(), "FILE="+c.SecretFile, "NODE="+s.Report.Name, "HOST="+host)
 		shell.Stdout, shell.Stderr = std.Err, std.Err
 		if err := shell.Run(); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("--push-command failed for %s: %w; correct it and run this again: it continues from here", report.Name, err)
+			return fmt.Errorf("--push-command failed for %s: %w; correct it and run this again: it continues from here", s.Report.Name, err)
 		}
-		copied[id] = true
+		copied[s.ID] = true
 	}
 	return nil
 }
@@ -309,7 +294,7 @@ func (c *secretRotateCommand) take(next step) error {
 	switch next {
 	case stepAdd:
 		return file.Add(func(id string) error {
-			return os.WriteFile(c.SecretFile+rotatingSuffix, []byte(id+"\n"+file.IDs()[0]+"\n"), rotatingMode)
+			return cluster.WriteFileAtomic(c.SecretFile+rotatingSuffix, []byte(id+"\n"+file.IDs()[0]+"\n"))
 		})
 	case stepSwap:
 		return file.Swap()

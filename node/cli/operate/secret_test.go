@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/config"
@@ -53,17 +54,17 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		{[]string{"inspect", backup, "--secret-file", secret, "--json"}, cli.ExitFailed, `"restorable": false`},
 		{[]string{"restore", "--check", backup, "--secret-file", secret}, cli.ExitFailed, "--old-secret FILE"},
 		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing, "--accept-purged-since", longAgo}, cli.ExitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
-		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, cli.ExitOK, `"restorable": true`},
+		{[]string{"inspect", backup, "--secret-file", secret, "--old-secret", former, "--json"}, cli.ExitOK, `"restorable": true`},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--old-secret", former}, cli.ExitOK, "can be restored: 1 entry up"},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, cli.ExitOK, `"restorable": true`},
-		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, cli.ExitUsage, "give one of them"},
+		{[]string{"restore", backup, "--secret-file", secret, "--old-secret", former, "--new-data-key"}, cli.ExitUsage, "give one of them"},
 	} {
 		code, out, stderr := execute(t, append([]string{"snapshot"}, tc.args...)...)
 		check.Equal(t, code, tc.code, "snapshot %v: exit code", tc.args)
 		check.Contains(t, out+stderr, tc.want, "snapshot %v: output", tc.args)
 	}
 	check.Err(t, check.Last(os.Stat(missing)), fs.ErrNotExist, "what was rejected left a data directory")
-	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r", "--accept-purged-since", longAgo)
+	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--old-secret", former, "--data-dir", missing, "--node-id", "r", "--accept-purged-since", longAgo)
 	if code != cli.ExitOK || !strings.Contains(out, "restored and verified: 1 entry up") || strings.Contains(out, "data key is new") {
 		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
 	}
@@ -74,9 +75,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 // secret alone.
 func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the nodes read their secret file every two seconds")
-	}
+	longtest.SkipShort(t, "the nodes read their secret file every two seconds")
 	file := filepath.Join(t.TempDir(), "secret")
 	must.Get(cluster.KeepSecretFile(file))(t)
 	before, err := os.ReadFile(file)
@@ -121,20 +120,16 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 // with the way out, and ends in time. Later runs continue.
 func TestSecretRotateNamesADeadNode(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the nodes read their secret file every two seconds")
-	}
+	longtest.SkipShort(t, "the nodes read their secret file every two seconds")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
 	must.Get(cluster.KeepSecretFile(file))(t)
 	start := must.Get(os.ReadFile(file))(t)
 	c := nodetest.Empty(t)
-	for i := range 3 { // each with a file of its own
+	for range 3 { // each with a file of its own
 		nd := c.Add(3)
 		nd.Config.SecretFile = filepath.Join(dir, nd.Config.NodeID)
-		if err := os.WriteFile(nd.Config.SecretFile, start, 0o600); err != nil {
-			t.Fatal(i, err)
-		}
+		must.Do(t, os.WriteFile(nd.Config.SecretFile, start, 0o600))
 	}
 	for i, nd := range c.Nodes {
 		nd.Config.Join = c.GossipAddrs()

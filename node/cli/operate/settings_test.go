@@ -2,7 +2,6 @@ package operate_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/internal/raw"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -22,13 +22,12 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
 	c.WaitReady()
-	write := func() *http.Response {
+	write := func() *raw.Response {
 		t.Helper()
-		res := must.Get(http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"How much is too much?"}`)))(t)
-		t.Cleanup(func() { _ = res.Body.Close() })
-		return res
+		const body = `{"agent":"ada","body":"How much is too much?"}`
+		return must.Get(c.Nodes[0].Raw(http.MethodPost, "/api/entries", body))(t)
 	}
-	must.Equal(t, write().StatusCode, http.StatusCreated, "a write at the defaults: status")
+	must.Equal(t, write().Status, http.StatusCreated, "a write at the defaults: status")
 	set := func(changes ...string) (report admin.SettingsReport) {
 		t.Helper()
 		args := append(append([]string{"settings", "set"}, changes...), "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
@@ -44,15 +43,14 @@ func TestSettings(t *testing.T) {
 		t.Errorf("the settings are %+v", report)
 	}
 	res := write()
-	body := must.Get(io.ReadAll(res.Body))(t)
 	wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 	const day = 24 * 60 * 60
-	if res.StatusCode != http.StatusTooManyRequests || wait < 1 || wait > day || res.Header.Get("RateLimit-Policy") != `"daily_bytes";q=100;w=86400` ||
-		!strings.Contains(string(body), `"rate_limited"`) || !strings.Contains(string(body), "00:00 UTC") {
-		t.Errorf("a write over the budget: status %d, %v, %s", res.StatusCode, res.Header, body)
+	if res.Status != http.StatusTooManyRequests || wait < 1 || wait > day || res.Header.Get("RateLimit-Policy") != `"daily_bytes";q=100;w=86400` ||
+		!strings.Contains(string(res.Body), `"rate_limited"`) || !strings.Contains(string(res.Body), "00:00 UTC") {
+		t.Errorf("a write over the budget: status %d, %v, %s", res.Status, res.Header, res.Body)
 	}
 	set("sender-bytes=0", "daily-bytes=0")
-	check.Equal(t, write().StatusCode, http.StatusCreated, "a write without bounds: status")
+	check.Equal(t, write().Status, http.StatusCreated, "a write without bounds: status")
 	for _, tc := range []struct {
 		changes []string
 		status  int
@@ -69,8 +67,8 @@ func TestSettings(t *testing.T) {
 		if len(tc.changes) > 0 {
 			set(tc.changes...)
 		}
-		if res := write(); res.StatusCode != tc.status || res.Header.Get("RateLimit-Policy") != tc.policy {
-			t.Errorf("after %v: status %d and policy %s, want %d and %s", tc.changes, res.StatusCode, res.Header.Get("RateLimit-Policy"), tc.status, tc.policy)
+		if res := write(); res.Status != tc.status || res.Header.Get("RateLimit-Policy") != tc.policy {
+			t.Errorf("after %v: status %d and policy %s, want %d and %s", tc.changes, res.Status, res.Header.Get("RateLimit-Policy"), tc.status, tc.policy)
 		}
 	}
 }

@@ -67,12 +67,20 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std terminal.Streams) err
 		return errors.Join(err, partial.Close())
 	}
 	defer func() { _ = stream.Close() }() // read to its end
-	report, err := saveBackup(c.File, partial, stream)
+	var report backup.Report
+	err = backup.ReplaceFile(c.File, partial, func(w io.Writer) error {
+		report, err = backup.Inspect(io.TeeReader(stream, w))
+		return errors.Join(err, partial.Chmod(backupMode))
+	})
 	if err != nil {
 		return fmt.Errorf("nothing was saved: %w; repeat, or ask another node", err)
 	}
 	c.record(ctx, std, client, report.Info)
-	if err := savePurgeList(ctx, client, c.File+backup.PurgeListSuffix); err != nil {
+	list, err := fetchPurgeList(ctx, client)
+	if err == nil {
+		err = list.Write(c.File + backup.PurgeListSuffix)
+	}
+	if err != nil {
 		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
 	}
 	return terminal.Show(std.Out, c.JSON, report, savedText(&report, c.File, start))
@@ -109,12 +117,16 @@ func (c *snapshotSaveCommand) record(ctx context.Context, std terminal.Streams, 
 	}
 }
 
-func savePurgeList(ctx context.Context, client *admin.Client, path string) error {
-	list, err := fetchPurgeList(ctx, client)
+// purgeList returns the list of what was purged.
+func (t *target) purgeList(ctx context.Context) (list backup.PurgeList, err error) {
+	client, err := t.dial(ctx)
 	if err != nil {
-		return err
+		return list, err
 	}
-	return list.Write(path)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	return fetchPurgeList(ctx, client)
 }
 
 func fetchPurgeList(ctx context.Context, client *admin.Client) (list backup.PurgeList, err error) {
@@ -135,15 +147,6 @@ func savedText(b *backup.Report, to string, start time.Time) string {
 		to, entries(b.Entries), b.Index, admin.BytesText(uint64(b.FileBytes)), time.Since(start).Round(time.Millisecond))
 }
 
-// saveBackup replaces the file at path by the backup in a stream, and checks the backup on its way.
-func saveBackup(path string, partial *os.File, stream io.Reader) (report backup.Report, err error) {
-	err = backup.ReplaceFile(path, partial, func(w io.Writer) error {
-		report, err = backup.Inspect(io.TeeReader(stream, w))
-		return errors.Join(err, partial.Chmod(backupMode))
-	})
-	return report, err
-}
-
 type snapshotInspectCommand struct {
 	sources `embed:""`
 	stored  `embed:""`
@@ -153,7 +156,7 @@ type snapshotInspectCommand struct {
 // sources are the files that may contain the secret of a backup or a data directory.
 type sources struct {
 	SecretFile   string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; of the new cluster where one is made."`
-	SourceSecret string `name:"old-secret" aliases:"source-secret-file" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
+	SourceSecret string `name:"old-secret" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
 }
 
 // inspected is the report on a whole backup. Restorable is about the given secrets.

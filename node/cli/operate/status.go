@@ -351,8 +351,7 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 	ctx, stop := terminal.UntilSignal(ctx)
 	defer stop()
 	s := terminal.Screen{Out: std.Out, Live: !c.JSON && terminal.IsTerminal(std.Out)}
-	s.Enter()
-	defer s.Leave()
+	defer s.Enter()()
 	w := watcher{target: &target{nodes: c.nodes, Timeout: max(c.Interval, minLook)}}
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
@@ -365,7 +364,11 @@ func (c *topCommand) Run(ctx context.Context, std terminal.Streams) error {
 		case isConfigError(err):
 			return err
 		case err != nil:
-			s.Show(err.Error() + "\n")
+			if c.JSON {
+				fmt.Fprintln(std.Err, err)
+			} else {
+				s.Show(err.Error() + "\n")
+			}
 			shown++
 		case w.earlier.IsZero():
 		case c.JSON:

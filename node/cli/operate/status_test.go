@@ -173,9 +173,7 @@ func TestDifferences(t *testing.T) {
 	} {
 		err := differences(&tc.comparison)
 		if tc.want == nil {
-			if err != nil {
-				t.Errorf("%+v: %v", tc.comparison, err)
-			}
+			check.Err(t, err, nil, "%+v", tc.comparison)
 			continue
 		}
 		if err == nil {

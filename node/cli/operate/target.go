@@ -145,6 +145,15 @@ func (t *target) find(ctx context.Context, name string) (string, error) {
 	return s.ID, nil
 }
 
+// idsOf returns the ids of servers.
+func idsOf(servers []admin.Server) []string {
+	ids := make([]string, len(servers))
+	for i, s := range servers {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
 // localAddr returns the address for connections to a listener at addr from the same
 // machine.
 func localAddr(addr string) (string, error) {

@@ -24,18 +24,13 @@ type Screen struct {
 	Live bool
 }
 
-// Enter switches a terminal to another screen.
-func (s *Screen) Enter() {
-	if s.Live {
-		fmt.Fprint(s.Out, screenEnter)
+// Enter switches a terminal to another screen. leave shows again what was there before.
+func (s *Screen) Enter() (leave func()) {
+	if !s.Live {
+		return func() {}
 	}
-}
-
-// Leave shows again what was on the terminal before Enter.
-func (s *Screen) Leave() {
-	if s.Live {
-		fmt.Fprint(s.Out, screenLeave)
-	}
+	fmt.Fprint(s.Out, screenEnter)
+	return func() { fmt.Fprint(s.Out, screenLeave) }
 }
 
 // Show replaces the text on the screen.

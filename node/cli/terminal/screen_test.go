@@ -10,9 +10,9 @@ import (
 func TestScreenOfATerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := Screen{Out: &out, Live: true}
-	s.Enter()
+	leave := s.Enter()
 	s.Show("one\ntwo\n")
-	s.Leave()
+	leave()
 	for _, want := range []string{screenEnter, screenHome + "one" + lineRest + "\ntwo" + lineRest + "\n", screenRest, screenLeave} {
 		check.Contains(t, out.String(), want, "the screen")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	o := bench.Options{Size: 1000}
+	var o bench.Options
 	flags := flag.NewFlagSet("bench write|list|search|home|poll|mixed", flag.ExitOnError)
 	urls := flags.String("url", "http://127.0.0.1:8080", "nodes that the connections are divided among, separated by commas")
 	flags.IntVar(&o.Connections, "connections", 64, "connections, each with one request under way")

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 )
@@ -104,25 +105,33 @@ func checkOrder(v *Verdict, calls []record.Call, f *Final) {
 			v.Add(fmt.Sprintf("%s of %d stands behind %s of %d", e.ID, e.CreatedAt, entries[i-1].ID, entries[i-1].CreatedAt))
 		}
 	}
-	var single []record.Call // written by this very call
+	var single []*record.Call // written by this very call
 	for _, sent := range grouped(calls, textOf) {
 		if _, there := place[sent[0].ID]; there && len(sent) == 1 && sent[0].Outcome == record.Done {
-			single = append(single, sent[0])
+			single = append(single, &sent[0])
 		}
 	}
-	begun, ended := slices.Clone(single), slices.Clone(single)
-	slices.SortFunc(begun, func(a, b record.Call) int { return int(a.Begin - b.Begin) })
-	slices.SortFunc(ended, func(a, b record.Call) int { return int(a.End - b.End) })
-	var last *record.Call // of the ended calls, the one whose entry comes last
-	for i, next := 0, 0; i < len(begun); i++ {
-		for ; next < len(ended) && ended[next].End < begun[i].Begin; next++ {
-			if last == nil || place[ended[next].ID] > place[last.ID] {
-				last = &ended[next]
+	inOrder(v, slices.Clone(single), single, func(c *record.Call) int { return place[c.ID] }, func(c, last *record.Call) string {
+		return fmt.Sprintf("%s stands before %s, which was acknowledged before it was sent", c.ID, last.ID)
+	})
+}
+
+// inOrder checks that each of the begun calls has at least the rank of every call that had ended before
+// it began. broken is the text of a finding, with the highest of those that had ended.
+func inOrder(v *Verdict, begun, ended []*record.Call, rank func(*record.Call) int, broken func(c, last *record.Call) string) {
+	slices.SortFunc(begun, func(a, b *record.Call) int { return int(a.Begin - b.Begin) })
+	slices.SortFunc(ended, func(a, b *record.Call) int { return int(a.End - b.End) })
+	var last *record.Call
+	next := 0
+	for _, c := range begun {
+		for ; next < len(ended) && ended[next].End < c.Begin; next++ {
+			if last == nil || rank(ended[next]) > rank(last) {
+				last = ended[next]
 			}
 		}
 		v.Looked++
-		if last != nil && place[begun[i].ID] < place[last.ID] {
-			v.Add(fmt.Sprintf("%s stands before %s, which was acknowledged before it was sent", begun[i].ID, last.ID), *last, begun[i])
+		if last != nil && rank(c) < rank(last) {
+			v.Add(broken(c, last), *last, *c)
 		}
 	}
 }
@@ -230,6 +239,105 @@ func checkHome(v *Verdict, calls []record.Call, f *Final) {
 		}
 		for id, n := range times {
 			v.Add(fmt.Sprintf("home of %s showed %s %d times, and there is no such entry", agent, id, n))
+		}
+	}
+}
+
+// clockSlack is how far the time of a write may be outside of its call: the leader's
+// clock may be that far from the median, and the median from ours.
+const clockSlack = 3 * time.Second
+
+// checkTime: createdAt is the time of the call that wrote, even if one clock is wrong. A
+// repeated write may have been written by any of its calls.
+func checkTime(v *Verdict, calls []record.Call, f *Final) {
+	if f.AnyTime {
+		return
+	}
+	created := map[string]time.Duration{}
+	for _, e := range f.state() {
+		created[e.Body] = time.UnixMilli(e.CreatedAt).Sub(f.Began)
+	}
+	for text, sent := range grouped(calls, textOf) {
+		at, there := created[text]
+		last := sent[len(sent)-1]
+		if !there || last.Outcome != record.Done {
+			continue
+		}
+		v.Looked++
+		if at < sent[0].Begin-clockSlack || at > last.End+clockSlack {
+			v.Add(fmt.Sprintf("%q was written between %v and %v, and was created at %v", text, sent[0].Begin, last.End, at), sent...)
+		}
+	}
+}
+
+// checkStrong: a strong read, at any node, is at least as new as every write that was
+// acknowledged, and every strong read that was answered, before it was sent. An empty read,
+// or one with only entries from before the run, is older than all of these. Entries that
+// moderators work with are ignored, because they disappear and come back.
+func checkStrong(v *Verdict, calls []record.Call, f *Final) {
+	place, comesAndGoes := map[string]int{}, moderatedIDs(calls)
+	for i, e := range f.state() {
+		if !comesAndGoes[e.ID] {
+			place[e.ID] = i + 1 // 0 is nowhere
+		}
+	}
+	newest := func(c *record.Call) (at int) {
+		if c.Kind != record.Strong {
+			return place[c.ID]
+		}
+		for _, id := range c.Seen {
+			at = max(at, place[id])
+		}
+		return at
+	}
+	var ended, begun []*record.Call
+	for i := range calls {
+		c := &calls[i]
+		if c.Outcome != record.Done || c.Kind != record.Strong && !c.Kind.Writes() {
+			continue
+		}
+		if newest(c) != 0 {
+			ended = append(ended, c)
+		}
+		if c.Kind == record.Strong && (len(c.Seen) == 0 || slices.ContainsFunc(c.Seen, func(id string) bool { return !comesAndGoes[id] })) {
+			begun = append(begun, c)
+		}
+	}
+	inOrder(v, begun, ended, newest, func(c, last *record.Call) string {
+		return fmt.Sprintf("a strong read at %s lacks what %s had from %s %v before it was sent", c.Node, last.Client, last.Node, c.Begin-last.End)
+	})
+}
+
+// checkFollow: each follower of the stream, and each poller of the list, received each entry
+// once, in order. Entries that moderators work with are left out: they may come as stubs.
+func checkFollow(v *Verdict, calls []record.Call, f *Final) {
+	moderated := moderatedIDs(calls)
+	entries := slices.DeleteFunc(slices.Clone(f.state()), func(e Entry) bool { return moderated[e.ID] })
+	streams := grouped(calls, func(c *record.Call) string {
+		if c.Kind != record.Follow && c.Kind != record.Poll {
+			return ""
+		}
+		return c.Client
+	})
+	for name, read := range streams {
+		at := 0
+		for _, c := range read {
+			if c.Code != "" {
+				v.Add(name+" could not go on: "+c.Code, c)
+			}
+			for _, id := range c.Seen {
+				if moderated[id] {
+					continue
+				}
+				if at >= len(entries) || entries[at].ID != id {
+					v.Add(fmt.Sprintf("%s was told of %s as number %d", name, id, at+1), c)
+					return
+				}
+				at++
+			}
+		}
+		if v.Looked += at; at < len(entries) {
+			v.Add(fmt.Sprintf("%s was told of %d of %d entries", name, at, len(entries)), read[len(read)-1])
 		}
 	}
 }

@@ -86,9 +86,12 @@ func (cl *Caller) send(ctx context.Context, c *Call, base string, r request) map
 	// to the second attempt, and the first may have had its effect.
 	var sent atomic.Int32
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }})
-	headers := make([]string, 0, 2+2*len(r.header))
+	headers := make([]string, 0, 4+2*len(r.header))
 	if c.MinIndex > 0 {
 		headers = append(headers, "X-Commons-Min-Index", strconv.FormatUint(c.MinIndex, 10))
+	}
+	if c.RequestID != "" {
+		headers = append(headers, "Idempotency-Key", c.RequestID) // as our clients do: a balancer may repeat the call
 	}
 	for name := range r.header {
 		headers = append(headers, name, r.header.Get(name))

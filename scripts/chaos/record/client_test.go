@@ -2,6 +2,7 @@ package record
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 func TestOutcomes(t *testing.T) {
@@ -88,9 +90,30 @@ func TestSentTwice(t *testing.T) {
 			return c
 		}
 		check.Equal(t, ask().Resent, false, "%s: the first call was sent twice", answer)
-		if c := ask(); c.Outcome != want || !c.Resent || served != 3 {
-			t.Errorf("%s: %s, sent again: %t, served %d, want %s and a repetition", answer, c.Outcome, c.Resent, served, want)
-		}
+		c := ask()
+		check.Equal(t, c.Outcome, want, "%s: outcome", answer)
+		check.Equal(t, c.Resent && served == 3, true, "%s: sent again", answer)
 		server.Close()
+	}
+}
+
+// TestSentByTheBalancer: a balancer may repeat a GET and what has an Idempotency-Key, so the
+// only call may get the answer to its own repetition.
+func TestSentByTheBalancer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"entry":{"id":"e1"},"duplicate":true}`)
+	}))
+	defer server.Close()
+	node := &harness.Node{URL: server.URL}
+	for _, balancer := range []*harness.Node{node, nil} {
+		h := &History{}
+		l := &lane{Crowd: &Crowd{Client: NewCaller(time.Now(), server.Client(), h), Balancer: balancer}, random: rand.New(rand.NewPCG(1, 1)), node: func() *harness.Node { return node }, header: http.Header{}}
+		l.publish(t.Context(), "http", true, "")
+		l.publish(t.Context(), "get", true, "")
+		l.publish(t.Context(), "http", false, "")
+		for i, c := range h.Calls {
+			check.Equal(t, c.Resent, balancer != nil && i < 2, "call %d: repeated by the balancer", i)
+		}
+		check.Equal(t, len(h.Calls), 3, "calls")
 	}
 }

@@ -74,6 +74,7 @@ func (w *Crowd) Begin(parent context.Context) {
 	recording, stopRecording := context.WithCancel(parent)
 	watching, stopWatching := context.WithCancel(parent)
 	w.stopRecording, w.stopWatching = stopRecording, stopWatching
+	w.Poll = cmp.Or(w.Poll, pollPause)
 	for r := range pinned + Balanced {
 		for i := range Lanes {
 			l := &lane{
@@ -113,11 +114,11 @@ func (w *Crowd) Begin(parent context.Context) {
 		w.recording.Go(func() { w.waitAtHome(recording, w.Nodes[0]) })
 	}
 	for i := range watchers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), 1, w.home) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, 1, w.home) })
 	}
 	for i := range followers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), w.From, w.stream) })
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.pollPause(), w.Since, w.entriesSince) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, w.From, w.stream) })
+		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, w.Since, w.entriesSince) })
 	}
 }
 
@@ -129,8 +130,6 @@ func (w *Crowd) End() {
 	w.stopWatching()
 	w.watching.Wait()
 }
-
-func (w *Crowd) pollPause() time.Duration { return cmp.Or(w.Poll, pollPause) }
 
 func (w *Crowd) watcher(i int) string { return fmt.Sprintf("watcher-%d", i) }
 
@@ -192,7 +191,7 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 	}
 	for range maxRepeats {
 		c, node := sent, l.node()
-		c.Resent = surface == "get" && node == l.Balancer
+		c.Resent = node == l.Balancer && (surface == "get" || repeat)
 		l.Client.do(ctx, &c, node, publication(&c, l.header))
 		if c.Outcome == Done {
 			l.last, l.index = c, max(l.index, c.Index)
@@ -222,16 +221,7 @@ func (l *lane) job(ctx context.Context) {
 			j = l.held
 		}
 		if l.workOn(ctx, &c, j); (c.Kind == Claim || c.Kind == Take) && c.Outcome == Done && c.Job != "" {
-			l.hold(c.Job)
-		}
-	}
-}
-
-// hold remembers a job that the lane has claimed, if it is one of the newest.
-func (l *lane) hold(id string) {
-	for _, j := range l.board() {
-		if j.id == id {
-			l.held = j
+			l.held = job{c.Job, j.poster}
 		}
 	}
 }

@@ -16,14 +16,6 @@ import (
 // has the index of the calls before, so every answer must show all earlier changes.
 const moderators = 2
 
-// How a moderator's calls are divided, out of a hundred; the rest are reads.
-const (
-	partHide  = 30 // or unhide
-	partPurge = 35
-	partBlock = 45 // or undo
-	partTry   = 60 // to write under the name that may be blocked
-)
-
 // Actions of moderators, as recorded in Status.
 const (
 	DoHide   = "hide"
@@ -57,14 +49,14 @@ func (w *Crowd) moderate(ctx context.Context, i int, token string) {
 		switch p := m.random.IntN(100); {
 		case m.subject.ID == "":
 			m.publish(ctx)
-		case p < partHide:
+		case p < 30:
 			m.hide(ctx)
-		case p < partPurge:
+		case p < 35:
 			m.purge(ctx)
 			m.subject = Call{}
-		case p < partBlock:
+		case p < 45:
 			m.block(ctx)
-		case p < partTry:
+		case p < 60:
 			m.try(ctx)
 		default:
 			m.look(ctx)

@@ -2,7 +2,9 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -83,4 +85,67 @@ func (w *Crowd) entriesSince(ctx context.Context, i int, node *harness.Node, sin
 		}
 	})
 	return since, len(c.Seen)
+}
+
+const (
+	strongReaders = 2 // at each node, beside one whose reads are not strong
+	// strongTimeout is short, so that a stopped node finds fresh requests when it
+	// continues, and answers them before it notices that it was stopped.
+	strongTimeout = 1500 * time.Millisecond
+	strongLimit   = 20 // entries, of which some are moderated later
+)
+
+// read repeatedly asks one node for the newest entries.
+func (w *Crowd) read(ctx context.Context, how Kind, node *harness.Node, random *rand.Rand) {
+	quick := *w.Client
+	quick.http = &http.Client{Timeout: strongTimeout, Transport: w.Client.http.Transport}
+	name := "reader-of-" + node.Name
+	path := fmt.Sprintf("/api/entries?limit=%d", strongLimit)
+	if how == Strong {
+		path += "&consistency=strong"
+	}
+	for ctx.Err() == nil {
+		c := Call{Client: name, Surface: "http", Kind: how, Agent: name}
+		quick.do(ctx, &c, node, request{http.MethodGet, path, nil, http.Header{}})
+		harness.Pause(ctx, w.Poll/2+time.Duration(random.Int64N(int64(w.Poll))))
+	}
+}
+
+const (
+	followers = 2 // clients that read the stream of events, at each node in turn
+	// followFor is how long a stream is read before its reader goes to another node.
+	followFor = time.Second
+	// followed are the events of new entries.
+	followed = "entry,job,human_request,claim,result"
+)
+
+// stream reads the stream of one node for a moment, for watcher i, after the last id that it
+// has. It returns the id to continue from, and how many entries it received.
+func (w *Crowd) stream(ctx context.Context, i int, node *harness.Node, id string) (next string, news int) {
+	ctx, stop := context.WithTimeout(ctx, followFor)
+	defer stop()
+	c := w.observe(fmt.Sprintf("streamer-%d", i), Follow, node, func(c *Call, from *client.Client) {
+		for event, err := range from.Events(ctx, client.EventQuery{Events: followed, After: id}) {
+			gap, isGap := errors.AsType[*client.GapError](err)
+			switch {
+			case isGap:
+				c.Code = gap.Error()
+			case err != nil && ctx.Err() == nil:
+				c.Outcome, c.Error = Unknown, err.Error()
+			case err == nil:
+				c.Seen, id = append(c.Seen, event.Entry.ID), event.ID
+			}
+		}
+	})
+	return id, len(c.Seen)
+}
+
+// observe makes a call, or several, at a node by package client, and records them as one.
+func (w *Crowd) observe(name string, kind Kind, node *harness.Node, call func(c *Call, from *client.Client)) *Call {
+	from := harness.Got(client.New(client.Config{URLs: []string{node.URL}, HTTP: w.Client.http, Patience: -1}))
+	c := &Call{Client: name, Surface: "http", Kind: kind, Agent: name, Node: node.Name, Begin: time.Since(w.Client.start), Outcome: Done}
+	call(c, from)
+	c.End = time.Since(w.Client.start)
+	w.Client.history.add(c)
+	return c
 }
