@@ -66,19 +66,19 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 	}, true
 }
 
-// unchanged returns the result of a registration without an effect, and whether it has none. The
-// first call with a new key has the effect that the key counts as used, unless the profile is
-// purged.
+// unchanged returns the result of a registration without an effect, and whether it has none. A
+// repeated one renews a key that was never used, and the first call with a new key has the effect
+// that the key counts as used, unless the profile is purged.
 func (j *Admission) unchanged(s Reader, c *command.Register) (command.Result, bool) {
 	if !j.Registered {
 		return command.Result{}, false
 	}
 	p := j.Profile
 	r, repeated := RepeatOf(s, c, &p, j.Standing, RegisterContent(c))
-	switch {
-	case r.KeyIssued, !p.Purged && j.Strength == command.ByKey && !p.Used:
-		return command.Result{}, false
-	case repeated:
+	if r.KeyIssued || !p.Purged && j.Strength == command.ByKey && !p.Used {
+		return r, false
+	}
+	if repeated {
 		return r, true
 	}
 	same := !c.RotateKey && MergeProfile(c, p.ProfileFields, p.Opens(c.Proof.Key)).Equal(p.ProfileFields)
@@ -193,7 +193,10 @@ func (j *Admission) Repeat(s Reader, p command.Payload) (r command.Result, repea
 		return j.unchanged(s, c)
 	case *command.Report:
 		_, earlier, problems := j.Reported(s, c.Target)
-		return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
+		if repeats = earlier != 0 && len(problems) == 0; repeats {
+			r = command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}
+		}
+		return r, repeats
 	}
 	first, repeats := j.RequestAt.First(s)
 	if repeats {

@@ -14,7 +14,8 @@ type Admission struct {
 	// Known reports whether the request_id was used before.
 	Known bool
 	// Repeats is set for a command without a new effect; Earlier is its result. It need not
-	// enter the log, which would store its text again although it may have been purged.
+	// enter the log, which would store its text again although it may have been purged. Earlier is
+	// OutcomeDuplicate without Repeats for a repeated registration that renews or first uses a key.
 	Repeats bool
 	Earlier command.Result
 	Policy  state.PolicyCheck

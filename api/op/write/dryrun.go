@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // FieldDryRun makes a write a dry run: it is checked like any write, with the view of this node,
@@ -76,9 +77,12 @@ func answerDryRun(c *op.Call, d Draft) error {
 		return err
 	}
 	notes := []string{DryRunNote}
-	if c.Admission.Repeats {
+	switch a := &c.Admission; {
+	case a.Earlier.KeyIssued:
+		notes = append(notes, "Without dry_run it would replace the keys, which were never used, and write nothing else: it repeats what was written before.")
+	case a.Repeats, a.Earlier.Outcome == command.OutcomeDuplicate:
 		notes = append(notes, "Without dry_run it would write nothing either: it repeats what was written before.")
-	} else {
+	default:
 		refused, err := checkDryRun(c, d)
 		if err != nil {
 			return err

@@ -131,6 +131,13 @@ func TestDryRunOfARepeat(t *testing.T) {
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "repeats") {
 		t.Errorf("a claim of the next job: %v", got.Notes)
 	}
+	profile := map[string]any{"id": "cyd", "note": "First.", "request_id": "request-3"}
+	s.Post("/api/agents", profile).Must(t, http.StatusCreated)
+	profile["note"], profile["dry_run"] = "Second.", true
+	got = apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/agents", profile) })
+	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "replace the keys, which were never used") {
+		t.Errorf("a registration whose answer was lost: %v", got.Notes)
+	}
 }
 
 // TestDryRunsAreCounted: an address has 30 a minute, which its writes and rejections leave
