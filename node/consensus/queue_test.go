@@ -229,6 +229,28 @@ func (m *textMachine) all() map[uint64]string {
 type countedSnapshots struct {
 	raft.SnapshotStore
 	opened atomic.Int64
+	ending atomic.Pointer[func()] // is called before the next snapshot ends; nil means that nothing is
+}
+
+// endingSink is a snapshot that calls ending before it ends.
+type endingSink struct {
+	raft.SnapshotSink
+	ending func()
+}
+
+func (s endingSink) Close() error {
+	s.ending()
+	return s.SnapshotSink.Close()
+}
+
+func (s *countedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if ending := s.ending.Swap(nil); ending != nil && err == nil {
+		return endingSink{sink, *ending}, nil
+	}
+	return sink, err
 }
 
 func (s *countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {

@@ -82,9 +82,6 @@ type Raft struct {
 	cfg       Config
 	transport *transport
 	reload    sync.Mutex // held while settings are changed
-	// cutting has a value while the log is cut, which TrailingLogs is set for. It is not a
-	// sync.Mutex: a cut waits for Raft, and virtual time stands still for a mutex's waiters.
-	cutting chan struct{}
 	// transferring is true while leadership is handed over.
 	transferring atomic.Bool
 }
@@ -110,7 +107,7 @@ func Start(cfg Config) (*Raft, error) {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
 	}
 	t.raft.Store(inner)
-	r := &Raft{Raft: inner, cfg: cfg, transport: t, cutting: make(chan struct{}, 1)}
+	r := &Raft{Raft: inner, cfg: cfg, transport: t}
 	go r.watchRejections()
 	return r, nil
 }
@@ -300,7 +297,7 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	if level == hclog.Warn && isFirstStart(msg, args) {
 		level = hclog.Info
 	}
-	for _, expected := range []error{raft.ErrNothingNewToSnapshot, errOvertaken, errCovered, errSentRecently} {
+	for _, expected := range []error{raft.ErrNothingNewToSnapshot, errOvertaken, errCovered, errTakesOwn, errSentRecently} {
 		if slices.Contains(args, any(expected)) {
 			level = min(level, hclog.Debug)
 		}

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -67,7 +68,7 @@ func (t *transport) forward() {
 				rpc.Respond(nil, errDiscarded)
 				continue
 			}
-			rpc = t.unlessCovered(rpc, req.LastLogIndex)
+			rpc = t.judgeSnapshot(rpc, req.LastLogIndex)
 		case *raft.RequestPreVoteRequest:
 			if !t.isVoter(req.ID) && t.leaderless() && req.Term >= t.terms.current.Load() && !t.isAhead(req.LastLogTerm, req.LastLogIndex) {
 				rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: req.RPCHeader, Term: req.Term, Granted: true}, nil)
@@ -147,18 +148,27 @@ func (t *transport) rejectWaiting() {
 	}
 }
 
-// errCovered ends the receipt of a snapshot that the state covers.
-var errCovered = errors.New("the state covers the snapshot")
+// Why the receipt of a snapshot ends before it began.
+var (
+	errCovered  = errors.New("the state covers the snapshot")
+	errTakesOwn = errors.New("this node takes a snapshot of its own; send it again")
+)
 
-// unlessCovered has Raft reject the snapshot up to an index if the state covers it when
-// Raft begins to receive it: a late duplicate would set back Raft's configuration and the
-// index up to which it has applied the log. The leader is told that this node has the
-// snapshot, because it would otherwise send it again and again.
-func (t *transport) unlessCovered(rpc raft.RPC, index uint64) raft.RPC {
+// judgeSnapshot has Raft reject the snapshot up to an index, when it begins to receive it, in two
+// cases. If the state covers it, it is a late duplicate, which would set back Raft's configuration
+// and the index up to which it has applied the log; the leader is told that this node has the
+// snapshot, because it would otherwise send it again and again. While this node takes a snapshot
+// of its own, Raft would remember the one that ends last for its newest, the older one, too, and
+// then reject the entries after the other. None is taken until the received one is installed.
+func (t *transport) judgeSnapshot(rpc raft.RPC, index uint64) raft.RPC {
 	answers := make(chan raft.RPCResponse, 1)
+	begun := false
 	go func() {
 		select {
 		case answer := <-answers:
+			if begun {
+				<-t.snapshotting
+			}
 			if resp, is := answer.Response.(*raft.InstallSnapshotResponse); is && errors.Is(answer.Error, errCovered) {
 				resp.Success, answer.Error = true, nil
 			}
@@ -166,30 +176,37 @@ func (t *transport) unlessCovered(rpc raft.RPC, index uint64) raft.RPC {
 		case <-t.end:
 		}
 	}()
-	return raft.RPC{Command: rpc.Command, RespChan: answers, Reader: &snapshotReader{Reader: rpc.Reader, covered: func() bool {
-		r := t.raft.Load() // entries that it has handed to the state machine may not be in the state yet
-		return index <= t.covered() || r != nil && index <= r.AppliedIndex()
+	return raft.RPC{Command: rpc.Command, RespChan: answers, Reader: &snapshotReader{Reader: rpc.Reader, begin: func() error {
+		// Entries that Raft has handed to the state machine may not be in the state yet.
+		if r := t.raft.Load(); index <= t.covered() || r != nil && index <= r.AppliedIndex() {
+			return errCovered
+		}
+		select {
+		case t.snapshotting <- struct{}{}:
+			begun = true
+			return nil
+		default: // to wait would stop Raft's main goroutine, which taking a snapshot needs
+			return errTakesOwn
+		}
 	}}}
 }
 
-// snapshotReader is the stream of a received snapshot. If the state covers the snapshot,
-// the first Read skips the stream and returns errCovered.
+// snapshotReader is the stream of a received snapshot. The first Read skips the stream if begin
+// returns an error, and returns the error.
 type snapshotReader struct {
 	io.Reader
-	covered func() bool
-	begun   bool
+	begin func() error // nil after the first Read
 }
 
 func (s *snapshotReader) Read(p []byte) (int, error) {
-	if s.begun || !s.covered() {
-		s.begun = true
-		return s.Reader.Read(p)
+	if begin := s.begin; begin != nil {
+		s.begin = nil
+		if err := begin(); err != nil {
+			_, skipped := io.Copy(io.Discard, s.Reader)
+			return 0, cmp.Or(skipped, err)
+		}
 	}
-	s.begun = true
-	if _, err := io.Copy(io.Discard, s.Reader); err != nil {
-		return 0, err
-	}
-	return 0, errCovered
+	return s.Reader.Read(p)
 }
 
 func (t *transport) Close() error {

@@ -120,21 +120,32 @@ func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 func (r *Raft) LogBytes() int64 { return r.cfg.Log.BytesSince(LastSnapshot(r.cfg.Snapshots)) }
 
 func (r *Raft) takeSnapshot(room func() uint64) error {
-	r.cutting <- struct{}{}
-	defer func() { <-r.cutting }()
 	trailing := r.cfg.TrailingBytes
 	if r.cfg.Snapshots.busy() {
 		trailing = max(trailing, held(room()))
 	}
-	err := r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = r.cfg.Log.Trailing(trailing) })
-	if err != nil {
-		return err
-	}
-	return r.snapshot()
+	return r.alone(func() error {
+		return r.snapshot(func() uint64 { return r.cfg.Log.Trailing(trailing) })
+	})
 }
 
-// snapshot takes a snapshot, unless no entry was applied since the start.
-func (r *Raft) snapshot() error {
+// alone calls take while no other snapshot is taken or received.
+func (r *Raft) alone(take func() error) error {
+	select {
+	case r.transport.snapshotting <- struct{}{}:
+		defer func() { <-r.transport.snapshotting }()
+		return take()
+	case <-r.transport.end:
+		return raft.ErrRaftShutdown
+	}
+}
+
+// snapshot takes a snapshot, unless no entry was applied since the start, and keeps a number of
+// entries of the log.
+func (r *Raft) snapshot(trailing func() uint64) error {
+	if err := r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing() }); err != nil {
+		return err
+	}
 	err := r.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
@@ -174,21 +185,15 @@ const cutTrailingBytes = 4 << 20
 // CutLog removes the log up to an applied index, from all pages of its file, too. A
 // follower that has less of the log is sent the state.
 func (r *Raft) CutLog(index uint64) error {
-	r.cutting <- struct{}{}
-	defer func() { <-r.cutting }()
-	err := r.Reload(func(c *raft.ReloadableConfig) {
-		c.TrailingLogs = min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes))
+	return r.alone(func() error {
+		if err := r.snapshot(func() uint64 { return min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes)) }); err != nil {
+			return fmt.Errorf("a snapshot, to cut the log: %w", err)
+		}
+		// Raft truncates the log only with a new snapshot, and that needs an entry that was
+		// applied since the start. The log may have entries that the newest snapshot covers.
+		if err := r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots))); err != nil {
+			return fmt.Errorf("cut the log: %w", err)
+		}
+		return r.cfg.Log.Rewrite(index)
 	})
-	if err != nil {
-		return err
-	}
-	if err := r.snapshot(); err != nil {
-		return fmt.Errorf("a snapshot, to cut the log: %w", err)
-	}
-	// Raft truncates the log only with a new snapshot, and that needs an entry that was
-	// applied since the start. The log may have entries that the newest snapshot covers.
-	if err := r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots))); err != nil {
-		return fmt.Errorf("cut the log: %w", err)
-	}
-	return r.cfg.Log.Rewrite(index)
 }

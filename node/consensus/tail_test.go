@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,14 +20,20 @@ import (
 // the node has it then.
 func (n *queueNode) install(t *testing.T, from *raft.NetworkTransport, term, index, entryTerm uint64) bool {
 	t.Helper()
+	return must.Get(n.tryInstall(t, from, term, index, entryTerm))(t)
+}
+
+// tryInstall is install with the error that the node answers.
+func (n *queueNode) tryInstall(t *testing.T, from *raft.NetworkTransport, term, index, entryTerm uint64) (bool, error) {
+	t.Helper()
 	var state bytes.Buffer
 	must.Do(t, gob.NewEncoder(&state).Encode(texts{}))
 	var resp raft.InstallSnapshotResponse
-	must.Do(t, from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
+	err := from.InstallSnapshot(raft.ServerID(n.id), raft.ServerAddress(n.id), &raft.InstallSnapshotRequest{
 		RPCHeader: header("a"), SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: index, LastLogTerm: entryTerm,
 		Configuration: raft.EncodeConfiguration(votersOf(n)), ConfigurationIndex: 1, Size: int64(state.Len()),
-	}, &resp, &state))
-	return resp.Success
+	}, &resp, &state)
+	return resp.Success, err
 }
 
 // follow sends a node a request of a leader, and reports whether the node accepts it. The
@@ -129,6 +136,31 @@ func TestTailBehindTheOwnSnapshot(t *testing.T) {
 		t.Fatal("the entry that follows the snapshot is rejected")
 	}
 	check.Equal(t, n.last(t), 5, "the newest entry")
+}
+
+// TestOwnSnapshotEndsLate: while a node takes a snapshot it installs none. Raft would take the older
+// one for its newest if it ended last, and reject the entries after the other for ever.
+func TestOwnSnapshotEndsLate(t *testing.T) {
+	n, from := newTail(t, 6, true)
+	if !n.follow(t, from, raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 4, PrevLogTerm: 5, LeaderCommitIndex: 4}) {
+		t.Fatal("the commit is rejected")
+	}
+	wait(t, "the entries are not applied", func() bool { return n.AppliedIndex() == 4 })
+	ends, end := make(chan struct{}), make(chan struct{})
+	ending := sync.OnceFunc(func() { close(ends); <-end }) // Raft ends a snapshot twice
+	n.stored.ending.Store(&ending)
+	cut := make(chan error, 1)
+	go func() { cut <- n.CutLog(4) }()
+	<-ends
+	_, err := n.tryInstall(t, from, 6, 10, 6)
+	check.ErrText(t, err, errTakesOwn.Error(), "the installation fails")
+	close(end)
+	check.Err(t, <-cut, nil, "cut the log")
+	check.Equal(t, n.install(t, from, 6, 10, 6), true, "the snapshot is installed when it is sent again")
+	if !n.follow(t, from, raft.AppendEntriesRequest{Term: 6, PrevLogEntry: 10, PrevLogTerm: 6, Entries: entries(6, 11)}) {
+		t.Error("the entry after the snapshot is rejected")
+	}
+	must.Do(t, n.CutLog(10))
 }
 
 // TestLogCutToTheSnapshot: a node has cut its whole log up to its snapshot, and its leader

@@ -35,12 +35,15 @@ type transport struct {
 	requests   chan raft.RPC // for Raft's main goroutine
 	heartbeats chan raft.RPC // that are not handled beside it
 	discards   chan chan struct{}
+	// snapshotting has a value while a snapshot is taken or received. It is not a sync.Mutex: who
+	// waits for it may have to end, and virtual time stands still for a mutex's waiters.
+	snapshotting chan struct{}
 }
 
 func newTransport(log queue, terms *terms, covered func() uint64, inner *raft.NetworkTransport) *transport {
 	t := &transport{
 		NetworkTransport: inner, log: log, terms: terms, covered: covered, notices: &notices{send: inner.AppendEntries}, end: make(chan struct{}),
-		requests: make(chan raft.RPC), heartbeats: make(chan raft.RPC), discards: make(chan chan struct{}),
+		requests: make(chan raft.RPC), heartbeats: make(chan raft.RPC), discards: make(chan chan struct{}), snapshotting: make(chan struct{}, 1),
 	}
 	go t.forward()
 	return t
