@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/memdir"
 	"github.com/commons-cluster/commons/internal/must"
@@ -202,13 +200,4 @@ func TestEndIsChecked(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestNewestSnapshot: a snapshot that ends late does not take the place of a newer one.
-func TestNewestSnapshot(t *testing.T) {
-	store := snapshotsOn{&snapshots{}, &disk{}}
-	first := must.Get(store.Create(raft.SnapshotVersionMax, 5, 1, raft.Configuration{}, 1, nil))(t)
-	second := must.Get(store.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{}, 1, nil))(t)
-	must.Do(t, errors.Join(second.Close(), first.Close()))
-	check.Equal(t, must.Get(store.List())(t)[0].Index, 7, "the newest snapshot")
 }

@@ -125,9 +125,6 @@ func (s *sink) Close() error {
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	// A snapshot that was begun before another was installed may end after it.
-	if newest := s.store.newest; newest == nil || newest.meta.Index <= s.meta.Index {
-		s.store.newest = s
-	}
+	s.store.newest = s
 	return nil
 }
