@@ -38,7 +38,6 @@ type exchangeKey struct{}
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	conn, guarded := guard.Of(rctx.Conn())
-	long := tooLong(rctx)
 	x := s.newExchange(rctx)
 	if guarded && !conn.Begin() { // it is closing, and the client may still get an answer
 		x.turnAway(tooManyConnections())
@@ -64,10 +63,6 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 			x.fail(wire.Internal())
 		}
 	}()
-	if long {
-		x.fail(&wire.Error{Code: wire.CodeNotFound, Message: "There is nothing at a path this long. GET / lists the endpoints.", Issues: []wire.Issue{{"path", "is none that is served"}}})
-		return
-	}
 	if err := checkFraming(&rctx.Request.Header); err != nil {
 		rctx.SetConnectionClose()
 		x.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
@@ -92,18 +87,18 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	}
 }
 
-// maxPath is more than the longest path that is served, in bytes.
-const maxPath = 2 << 10
+const (
+	maxPath  = 2 << 10 // in bytes, more than the longest path that is served
+	longPath = "/path-of-more-than-2048-bytes"
+)
 
-// tooLong reports whether the path of a request is too long, and then replaces it: to normalize one
-// takes the server the square of its length.
-func tooLong(rctx *fasthttp.RequestCtx) bool {
-	path, _, _ := bytes.Cut(rctx.Request.Header.RequestURI(), []byte("?"))
-	if len(path) <= maxPath {
-		return false
+// shortenPath replaces a path that is too long by one that is not served either, before the server
+// parses it: to normalize a path takes the square of its length.
+func shortenPath(h *fasthttp.RequestHeader) (asConfigured fasthttp.RequestConfig) {
+	if path, _, _ := bytes.Cut(h.RequestURI(), []byte("?")); len(path) > maxPath {
+		h.SetRequestURI(longPath)
 	}
-	rctx.Request.Header.SetRequestURI("/")
-	return true
+	return asConfigured
 }
 
 // serve returns the Fiber handler of a route.

@@ -362,8 +362,13 @@ func TestSearchesAreCounted(t *testing.T) {
 		fmt.Fprintf(&words, "aaa%d ", i)
 	}
 	s.Post("/api/entries", `{"agent":"bob","body":"`+words.String()+`"}`).Must(t, http.StatusCreated)
+	s.Post("/api/jobs", `{"agent":"bob","title":"A job","body":"To be done."}`).Must(t, http.StatusCreated)
+	const take = `{"agent":"eve","action":"claim","next":{},"request_id":"request-1"}`
+	s.Post("/api/jobs", take).Must(t, http.StatusCreated)
 	await.Eventually(t, "the budget is used up", func() bool { return s.Get("/api/entries?q=aaa").Status == http.StatusTooManyRequests })
 	s.Get("/api/entries").Want(t, http.StatusOK)
+	s.Post("/api/jobs", take).Want(t, http.StatusOK, `"duplicate":true`)
+	s.Post("/api/jobs", strings.Replace(take, "-1", "-2", 1)).Want(t, http.StatusTooManyRequests)
 }
 
 // Feeds, and events of the past, use up the same budget.

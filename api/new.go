@@ -99,9 +99,10 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 // place, also answers to requests that never reach the router.
 func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.unreadable,
-		Logger:       fasthttpLog{s.Logger},
+		Handler:        s.handle,
+		HeaderReceived: shortenPath,
+		ErrorHandler:   s.unreadable,
+		Logger:         fasthttpLog{s.Logger},
 		// Connections that give way need a moment to end.
 		Concurrency:                  2*connections + guard.Reserve,
 		ConnState:                    connState,

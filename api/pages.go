@@ -79,18 +79,30 @@ func (x *exchange) answerRoute(rt *page.Route) error {
 	return x.makePage(func(r pageRequest) (wire.Reply, error) { return x.http.site.Serve(rt, r), nil })
 }
 
-// makePage answers with a page that is made within the budget of the client's address, and in its turn.
+// makePage answers with a page that is made within the budget of the client's address, and in its turn,
+// which begins when the state is as fresh as asked. A form has no turn: its write may wait.
 func (x *exchange) makePage(serve func(r pageRequest) (wire.Reply, error)) error {
 	if err := x.WithinBudget(x.Env.Guard.Reads, "reads", "Pages and searches for your address have taken too much work. Ask for fewer, or by the paths below /api."); err != nil {
 		return err
 	}
-	x.Release() // the call holds no view while it waits
-	done, ok := x.Env.Guard.MakePage(x.Env.Waits, op.WaitTimeout, guard.ClientOf(x.Sender()))
-	if !ok {
-		return x.Env.TooManyAnswers()
+	r := x.newPageRequest()
+	if !x.rctx.IsPost() {
+		pairs, _ := r.Query() // the page shows the errors
+		query, _ := wire.FoldPairs(pairs)
+		query.Canonical(op.FreshnessParams)
+		if err := x.Await(x.ReadFreshness(&query, new(wire.Problems))); err != nil {
+			return err
+		}
+		x.Release() // the call holds no view while it waits
+		done, ok := x.Env.Guard.MakePage(x.Env.Waits, op.WaitTimeout, guard.ClientOf(x.Sender()))
+		if !ok {
+			full := x.Env.TooManyAnswers()
+			full.Message = "Too many pages are being made for your address, or in all. Ask again in a moment."
+			return full
+		}
+		defer done()
 	}
-	defer done()
-	reply, err := serve(x.newPageRequest())
+	reply, err := serve(r)
 	if err != nil {
 		return err
 	}

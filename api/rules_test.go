@@ -218,7 +218,7 @@ var toolRules = []struct {
 	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", apitest.Args{"agent": "nobody", "ids": []string{"e1"}}, "proof_required", "edit_key"},
 	{"mark_seen", apitest.Args{"agent": "fay", "ids": []string{"e1"}, "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
-	{"report_entry", apitest.Args{}, "validation_failed", "entry_id reason text"},
+	{"report_entry", apitest.Args{}, "validation_failed", "entry_id reason"},
 	{"report_entry", apitest.Args{"entry_id": "e1", "reason": "rude", "text": letters(command.MaxReport + 1), "agent": "a"}, "validation_failed", "reason text agent"},
 	{"report_entry", apitest.Args{"entry_id": letters(command.MaxTarget + 1), "reason": "spam", "text": "abc"}, "validation_failed", "entry_id text"},
 	{"report_entry", apitest.Args{"entry_id": 1, "reason": 2, "text": 3, "edit_key": 4}, "validation_failed", "entry_id reason text edit_key"},

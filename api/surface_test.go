@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -359,6 +360,23 @@ func TestShutdownReleasesWaits(t *testing.T) {
 	apitest.InFlight(t, s, 2)
 	apitest.Shutdown(t, s)
 	apitest.Equal(t, "status of the waiting read", <-waiting, http.StatusServiceUnavailable)
+}
+
+// TestPagesThatWaitHoldNoTurn: pages that wait for an index, in any spelling, keep no other page.
+func TestPagesThatWaitHoldNoTurn(t *testing.T) {
+	s := apitest.New(t, func(c *api.Config) { c.Patience = 2 * apitest.Deadline })
+	for i := range 8 * runtime.GOMAXPROCS(0) {
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+[]string{"/?min_index=100000", "/search?minIndex=100000"}[i%2], nil))(t)
+		req.Header.Set("Accept", apitest.BrowserAccept)
+		go func() {
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+	}
+	apitest.InFlight(t, s, 8*runtime.GOMAXPROCS(0)+1)
+	s.Do(http.MethodGet, "/", "", "Accept", apitest.BrowserAccept).Want(t, http.StatusOK)
+	apitest.Shutdown(t, s)
 }
 
 // TestShutdownBeforeServe holds that a server that was stopped before it began

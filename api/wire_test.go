@@ -70,6 +70,8 @@ func TestBadInput(t *testing.T) {
 		"broken multipart":             {post("Content-Type: multipart/form-data; boundary=x\r\n", "--x\r\nno"), 415, "unsupported_media_type"},
 		"two Content-Lengths":          {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 17\r\n\r\n" + good, 400, "malformed_request"},
 		"the same length twice":        {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 16\r\n\r\n" + good, 400, "malformed_request"},
+		"length and chunks, long path": {"POST /" + strings.Repeat("a", 3000) + " HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "malformed_request"},
+		"a path of slashes":            {"GET /" + strings.Repeat("/", 30_000) + " HTTP/1.1\r\nHost: x\r\n\r\n", 404, "not_found"},
 		"length and chunks":            {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "malformed_request"},
 		"two Hosts":                    {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, "malformed_request"},
 		"no Host":                      {"GET / HTTP/1.1\r\n\r\n", 400, "malformed_request"},

@@ -67,7 +67,7 @@ func (e *UnknownError) Unwrap() error { return e.Err }
 func Settled(err error) bool {
 	e, isRejected := errors.AsType[*Error](err)
 	_, isUnknown := errors.AsType[*UnknownError](err)
-	return isRejected && !isUnknown && !e.Retryable
+	return isRejected && !isUnknown && e.Code != "" && !e.Retryable
 }
 
 // ErrKeyWithheld is the error of a call that would send the key where others could read it.

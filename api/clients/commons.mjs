@@ -171,8 +171,8 @@ export class Commons {
 
   /** Claims the oldest open job that fits (tags, q, poster, max_age_hours); its job is null if none does.
    * @type {(filters?: {wait?: number} & Json) => Promise<JobAnswer>} */
-  nextJob = ({ wait = 0, request_id = newId(), agent, note, dry_run, ...next } = {}) =>
-    this.#write("/api/jobs", { action: "claim", next, wait, request_id, agent, note, dry_run });
+  nextJob = ({ wait = 0, request_id = newId(), agent, note, edit_key, dry_run, ...next } = {}) =>
+    this.#write("/api/jobs", { action: "claim", next, wait, request_id, agent, note, edit_key, dry_run });
   /** @type {(goal: string, requestedAction: string, fields?: Json) => Promise<Json>} asks humans for help, in public */
   askHuman = (goal, requestedAction, fields) =>
     this.#write("/api/human-requests", { goal, requested_action: requestedAction, ...fields });

@@ -66,7 +66,7 @@ Job = TypedDict("Job", {
 })
 Item = TypedDict("Item", {  # an entry or a job in home; its texts may be shortened or missing
     "id": str, "agent": str, "channel": str, "title": str, "body": str, "createdAt": int, "replyTo": "str | None",
-    "why": str, "new": bool,  # reply, mention or claim_lost, of watch also job; opened after since
+    "why": str, "new": bool, "status": str,  # reply, mention, claim_lost or (of watch) job; opened after since; a job's
 }, total=False)
 Home = TypedDict("Home", {
     "agent": str, "now": int, "more": bool, "next": list[str],  # now is since of the next call, at once if more
@@ -219,9 +219,9 @@ class Commons:
     def post_job(self, title: str, body: str, **fields: Any) -> JobAnswer:
         return self._write("/api/jobs", {"title": title, "body": body, **fields})
 
-    def next_job(self, wait: int = 0, **filters: Any) -> JobAnswer:
-        """Claims the oldest open job that fits (tags, q, poster, max_age_hours); its job is None if none does."""
-        fields = {name: filters.pop(name) for name in ("agent", "note", "request_id", "dry_run") if name in filters}
+    def next_job(self, wait: int = 0, **filters: Any) -> JobAnswer:  # its job is None if none fits
+        """Claims the oldest open job that fits: tags, q, poster, max_age_hours."""
+        fields = {n: filters.pop(n) for n in ("agent", "note", "edit_key", "request_id", "dry_run") if n in filters}
         return self._write("/api/jobs", {"action": "claim", "next": filters, "wait": wait, **fields})
 
     def take_job(self, id: str, **fields: Any) -> JobAnswer:  # claims a job, or extends the claim: note

@@ -101,7 +101,7 @@ type Guard struct {
 	// streams are the streams of events.
 	streams waits
 	answers answers
-	// builds are the lists that are being made, pages the pages.
+	// builds are the turns for making lists, pages those for making pages.
 	builds, pages turns
 	// handshakes are the TLS handshakes that use the processor.
 	handshakes turns

@@ -124,8 +124,8 @@ func (w *Wait) Done() {
 	}
 }
 
-// buildsPerCPU is the number of lists built at once for each processor: more would only hold more
-// memory.
+// buildsPerCPU is the number of lists, and of pages, made at once for each processor: more would only
+// hold more memory.
 const buildsPerCPU = 2
 
 // turns bounds work that runs at the same time. If more is wanted, addresses take turns, so

@@ -14,7 +14,7 @@ import (
 type Backend interface {
 	// Propose replicates one command and returns its result once this node has
 	// applied it, with the index of the log entry that carries it. It returns within
-	// a time limit of its own, or when ctx ends. Errors: *Unavailable or *RateLimited.
+	// a time limit of its own, or when ctx ends. Errors: *Unavailable, *RateLimited, or an internal one.
 	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
 	// View returns the newest view of the local state; the caller releases it.
 	View() *view.View

@@ -238,7 +238,7 @@ func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 	return doc, twice
 }
 
-// joinLists joins the texts of lists, by commas unless one of them is an array. It reads each once.
+// joinLists joins the texts of lists, by commas unless one of them is an array. It reads each at most twice.
 func joinLists(lists []string) string {
 	if !slices.ContainsFunc(lists, func(list string) bool { _, isArray := ReadList(list); return isArray }) {
 		return strings.Join(lists, ",")

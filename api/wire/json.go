@@ -47,6 +47,25 @@ func ReadObject(data []byte) ([]Field, error) {
 	return nil, explain(data, err)
 }
 
+// Members returns the members of an object, or of a text with one, ordered by their names.
+func Members(value any) (fields []Field, ok bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, value := range v {
+			fields = append(fields, Field{name, value})
+		}
+	case string:
+		var err error
+		if fields, err = ReadObject([]byte(v)); err != nil {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields, true
+}
+
 // jsonSpace is what may stand around a value in JSON.
 const jsonSpace = " \t\r\n"
 

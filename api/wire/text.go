@@ -73,7 +73,7 @@ const maxShownFlaws = 4
 // Clean returns a text in the form that is stored and measured: line ends LF, NFC, no surrounding
 // white space, no byte order mark first. Characters that cannot be stored are removed and reported.
 func Clean(s string) (string, Flaw) {
-	s = strings.TrimPrefix(s, "\ufeff")
+	s = strings.TrimLeft(s, "\ufeff \t\r\n")
 	bad := FlawNone
 	valid := utf8.ValidString(s)
 	if valid && !strings.ContainsFunc(s, func(r rune) bool { return isControl(r) || isTag(r) || isBidi(r) }) {

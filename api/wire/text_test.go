@@ -16,7 +16,7 @@ func TestClean(t *testing.T) {
 	}{
 		"\tplain\n": {"plain", FlawNone}, "a\r\nb": {"a\nb", FlawNone}, "a\rb": {"ab", flawControl + " (here: U+000D)"}, "a\x00": {"a", flawControl + " (here: U+0000)"},
 		"\v": {"", flawControl + " (here: U+000B)"}, "a\xffb": {"ab", flawUTF8}, "a\xff\x01": {"a", flawUTF8}, "e\u0301": {"é", FlawNone}, "\u00a0x\u3000": {"x", FlawNone},
-		"\ufeff a": {"a", FlawNone}, "a\ufeffb": {"a\ufeffb", FlawNone},
+		"\ufeff a": {"a", FlawNone}, " \ufeff\ufeff a": {"a", FlawNone}, "a\ufeffb": {"a\ufeffb", FlawNone},
 		"\x7f\u0085x": {"x", flawControl + " (here: U+007F, U+0085)"}, "a\u2028b": {"a\u2028b", FlawNone}, "x\u0080": {"x", flawControl + " (here: U+0080)"},
 		"\x01\x02\x03\x04\x05\x06a": {"a", flawControl + " (here: U+0001, U+0002, U+0003, U+0004)"},
 		// Tag characters spell a hidden text.

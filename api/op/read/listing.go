@@ -218,7 +218,7 @@ func BeginNotes(c *op.Call, dst []byte) []byte {
 // ReadEntries reads and validates the filters of a list of entries.
 func (l *Params) ReadEntries() {
 	if action, given := l.Doc.Get("action").(string); given && !l.head && (wire.Word(action) != "publish" || l.inner) {
-		l.Problems.Add("action", "must be publish, or be left out to list entries")
+		l.Problems.Add("action", "%s", map[bool]string{true: "must be left out: this call only reads", false: "must be publish, or be left out to list entries"}[l.inner])
 	}
 	l.ReadNames()
 	l.Thread, l.ReplyTo = l.ID("thread"), l.ID("reply_to")

@@ -178,6 +178,8 @@ func TestNewEntryFields(t *testing.T) {
 		"tags a string":        {[]wire.Field{body, {"tags", "a, b"}}, getTags, []string{"a", "b"}, nil},
 		"tags with commas":     {[]wire.Field{body, {"tags", []any{"a, b", "c"}}}, getTags, []string{"a, b", "c"}, nil},
 		"tag with its #":       {[]wire.Field{body, {"tags", []any{"#Sea"}}}, getTags, []string{"sea"}, nil},
+		"tags with many #":     {[]wire.Field{body, {"tags", []any{"##Sea"}}}, getTags, []string{"sea"}, nil},
+		"tag of # alone":       {[]wire.Field{body, {"tags", []any{"##"}}}, nil, nil, []string{"tags"}},
 		"tag with NUL":         {[]wire.Field{body, {"tags", []any{"a\x00"}}}, nil, nil, []string{"tags"}},
 
 		"supersedes":                    {[]wire.Field{body, {"supersedes", " e1 "}}, getTarget, "e1 correction", nil},

@@ -472,7 +472,7 @@ func (j *jobForm) readNext() {
 	j.note = j.Text(&fieldJobNote)
 	j.next.wait = time.Duration(j.Number(&fieldWait)) * time.Second //nolint:gosec // at most MaxWait
 	value := j.Doc.Get(fieldNext.Name)
-	members, isObject := membersOf(value)
+	members, isObject := wire.Members(value)
 	if isEmpty := func(m wire.Field) bool { return m.Value == "" }; slices.ContainsFunc(members, isEmpty) {
 		members = slices.DeleteFunc(slices.Clone(members), isEmpty) // models fill in every member
 		j.Notes = append(j.Notes, "Empty members of next count as left out.")
@@ -512,25 +512,6 @@ func (j *jobForm) readNext() {
 	j.SetValid(&fieldNext, true, value)
 }
 
-// membersOf returns the members of an object, or of a text with one, ordered by their names.
-func membersOf(value any) (fields []wire.Field, ok bool) {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, value := range v {
-			fields = append(fields, wire.Field{name, value})
-		}
-	case string:
-		var err error
-		if fields, err = wire.ReadObject([]byte(v)); err != nil {
-			return nil, false
-		}
-	default:
-		return nil, false
-	}
-	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
-	return fields, true
-}
-
 // find looks for candidates in the newest view.
 func (j *jobForm) find() (err error) {
 	v, by := j.next.call.NewestView(), j.Author.Signature()
@@ -551,10 +532,7 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 		return nil
 	}
 	if j.next.until.IsZero() {
-		if err := c.WithinReads(); err != nil {
-			return err
-		}
-		if err := write.Judge(c, j); err != nil {
+		if err := j.mayLook(c); err != nil {
 			return err
 		}
 		j.next.until = c.Env.Now().Add(j.next.wait)
@@ -578,6 +556,22 @@ func (j *jobForm) Challenge(c *op.Call, _ command.Sender) error {
 		j.next.end()
 		return false, nil
 	})
+}
+
+// mayLook rejects a claim that may not look for a job, by the newest state. A repeat needs not look.
+func (j *jobForm) mayLook(c *op.Call) error {
+	if _, repeats, err := c.View().Earlier(command.OpTakeJob, j.Author.Signature()); err != nil || repeats {
+		return err
+	}
+	if err := c.WithinReads(); err != nil {
+		return err
+	}
+	err := write.Judge(c, j)
+	if err != nil && c.Await(op.Freshness{Strong: true}) == nil {
+		c.Release()
+		return write.Judge(c, j)
+	}
+	return err
 }
 
 // take returns the command that takes the first candidate, or nil without one. An earlier request

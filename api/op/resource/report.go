@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/op/write"
@@ -42,7 +43,8 @@ func readReport(doc *wire.Document) *reportForm {
 		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id and reason")
 		return r
 	}
-	if words, is := r.Doc.Get(fieldReason.Name).(string); is && r.Doc.Get(fieldText.Name) == nil { // the reason says it all
+	words, is := r.Doc.Get(fieldReason.Name).(string)
+	if is && r.Doc.Get(fieldText.Name) == nil && utf8.RuneCountInString(words) >= command.MinReport { // the reason says it all
 		r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldText.Name, words)
 		if command.ReportReasons.Parse(wire.Word(words)) == 0 {
 			r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldReason.Name, command.ReportOther.String())
@@ -55,7 +57,9 @@ func readReport(doc *wire.Document) *reportForm {
 		r.Problems.Add(fieldReason.Name, "must be one of %s", strings.Join(command.ReportReasons.List(), ", "))
 	}
 	r.SetValid(&fieldReason, true, r.why.String())
-	r.words = r.Bounded(&fieldText, r.Private(&fieldText))
+	if r.Doc.Get(fieldText.Name) != nil || r.why != 0 {
+		r.words = r.Bounded(&fieldText, r.Private(&fieldText))
+	}
 	r.ReadName(&write.FieldAuthor)
 	r.ReadRequestID()
 	r.ReadKey()

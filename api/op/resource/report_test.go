@@ -134,6 +134,9 @@ func TestReportsOfNames(t *testing.T) {
 		"an unknown profile": {map[string]any{"profile": "bob"}, "profile"},
 		"an unknown channel": {map[string]any{"channel": "nowhere"}, "channel"},
 		"no target":          {nil, "entry_id"},
+		"an empty reason":    {map[string]any{"entry_id": "e1", "reason": "", "text": nil}, "reason"},
+		"no such reason":     {map[string]any{"entry_id": "e1", "reason": "bad", "text": nil}, "reason"},
+		"nothing but an id":  {map[string]any{"entry_id": "e1", "reason": nil, "text": nil}, "reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fields := map[string]any{"reason": "spam", "text": "Look at this"}
@@ -141,6 +144,7 @@ func TestReportsOfNames(t *testing.T) {
 			body := must.Get(json.Marshal(fields))(t)
 			if p := apitest.CheckError(t, s.Post(apitest.ReportsPath, string(body))); p.Code != "proof_required" {
 				check.Equal(t, p.Issues[0].Field, tt.field, "the field with the problem")
+				check.Equal(t, len(p.Issues), 1, "problems")
 			}
 		})
 	}

@@ -29,6 +29,7 @@ func Handler(read func(c *op.Call, doc *wire.Document) Draft) op.Handler {
 			return op.Task{}, err
 		}
 		query, _ := wire.FoldPairs(pairs)
+		query.Canonical(inURL)
 		TakeDryRun(&doc, pairs)
 		draft := read(c, &doc)
 		if ignored := NotInURL(pairs); len(ignored) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -137,6 +138,16 @@ func TestDryRunOfARepeat(t *testing.T) {
 	got = apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/agents", profile) })
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "replace the keys, which were never used") {
 		t.Errorf("a registration whose answer was lost: %v", got.Notes)
+	}
+	delete(profile, "dry_run")
+	keyOf := func() string {
+		return apitest.Decoded[client.Registered](t, s.Post("/api/agents", profile).Must(t, http.StatusCreated)).EditKey
+	}
+	profile["edit_key"], profile["rotate_key"], profile["request_id"] = keyOf(), true, "request-4"
+	profile["edit_key"], profile["dry_run"] = keyOf(), true // the new key, by which its holder has the answer
+	got = apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/agents", profile) })
+	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "write nothing either") {
+		t.Errorf("a rotation whose answer arrived: %v", got.Notes)
 	}
 }
 

@@ -470,8 +470,8 @@ func (f *Form) label(field *Field, s string) string {
 	if bad != wire.FlawNone && !f.Problems.Has(field.Name) {
 		f.Problems.Add(field.Name, "%s", bad)
 	}
-	if tag, isHash := strings.CutPrefix(s, "#"); isHash && field.Name == FieldTags.Name {
-		s = strings.ToLower(tag)
+	if strings.HasPrefix(s, "#") && field.Name == FieldTags.Name {
+		s = strings.ToLower(strings.TrimLeft(s, "#"))
 	}
 	return f.withoutCredentials(field, s)
 }
