@@ -135,7 +135,7 @@ func (tx *Txn) countAnswer(e *state.EntryRow, shown bool) {
 	case target.Hidden: // its own lists are made when it is shown again
 	case shown:
 		tx.dropOwn(home.PartAsked, target.AgentKey, target.Seq)
-	case counts.LeaveWaiting(&target):
+	case counts.StillWaits(&target):
 		tx.addOwn(home.PartAsked, target.AgentKey, target.Seq)
 	}
 }

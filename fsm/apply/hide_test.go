@@ -56,6 +56,25 @@ func TestHiddenEntry(t *testing.T) {
 	fsmtest.Expect(t, r.Run(fsmtest.Hide(state.EntryID(spam), "e99", "j2"))[0], command.OutcomeUnchanged, "hidden twice")
 }
 
+// TestHiddenTogether: when one command hides as many replies as it can, the conversation ends with the
+// newest that is still shown.
+func TestHiddenTogether(t *testing.T) {
+	r := newRig(t)
+	root, other := r.Publish(nil), r.Publish(nil)
+	reply := fsmtest.Relate(command.RelationReply, root)
+	r.Publish(reply)
+	var spam []string
+	for range command.MaxHidden {
+		spam = append(spam, state.EntryID(r.Publish(reply)))
+	}
+	fsmtest.Expect(t, r.Run(fsmtest.Hide(spam...))[0], command.OutcomeDone, "hide")
+	v := r.View()
+	defer v.Release()
+	active, _, err := v.ListThreads(view.ThreadQuery{})
+	check.Err(t, err, nil, "list")
+	check.Diff(t, active, []uint64{root, other}, "the conversations, the one that was active last first")
+}
+
 // TestUndoOfAnOrder: taking an order back shows what all its parts hide, and leaves what another order
 // has hidden since, or a purge has erased.
 func TestUndoOfAnOrder(t *testing.T) {

@@ -281,7 +281,7 @@ func (tx *Txn) unhideFromHome(e, target *state.EntryRow, tags []string, h *state
 			tx.set(home.ItemKey(name, home.PartOwed, e.Seq), reason)
 		}
 	}
-	if counts, _ := tx.successors(e.Seq); counts.LeaveWaiting(e) {
+	if counts, _ := tx.successors(e.Seq); counts.StillWaits(e) {
 		tx.addOwn(home.PartAsked, e.AgentKey, e.Seq)
 	}
 }

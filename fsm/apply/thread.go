@@ -8,9 +8,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/state"
 )
 
-// maxThreadWalk bounds the entries of a conversation that are read when one of them is hidden: a sweep
-// hides 100 in one log entry.
-const maxThreadWalk = 64
+// maxThreadWalk bounds the entries of a conversation that are read when one of them is hidden: more
+// than command.MaxHidden, which one command may have hidden.
+const maxThreadWalk = 128
 
 // thread is a conversation as it is stored.
 type thread struct {

@@ -40,6 +40,7 @@ func (j *Admission) ProvenOnly(p command.Payload) bool {
 func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Standing, sum ContentSum) (command.Result, bool) {
 	// A client that did not get the answer to a rotation still uses the previous key.
 	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.Former)
+	holds := standing.Strength == command.ByKey // the key, and uses it by this call
 	if lost {
 		standing.Strength = command.ByKey
 	}
@@ -56,7 +57,7 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 	// profile stays: the repeated registration would log its text again.
 	same := first.Content == sum
 	issuer := fromAddress(&c.Proof, p.Issuer) && !shared(s, &c.Proof)
-	renewed := first.Entry == p.Issued && (issuer || same && !lost) && p.unused(s.Instant()) && !p.Purged
+	renewed := !holds && first.Entry == p.Issued && (issuer || same && !lost) && p.unused(s.Instant()) && !p.Purged
 	if lost && !renewed {
 		return command.Result{}, false
 	}

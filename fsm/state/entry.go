@@ -259,7 +259,7 @@ func DecodeEntryRow(seq uint64, row []byte) (EntryRow, error) {
 // Verified reports whether the author's name is proven.
 func (e *EntryRow) Verified() bool { return e.Strength > command.Unproven }
 
-// Waits reports whether the entry waits for an answer until it gets one, see LaterCounts.LeaveWaiting.
+// Waits reports whether the entry waits for an answer until it gets one, see LaterCounts.StillWaits.
 func (e *EntryRow) Waits() bool { return e.Question || e.Type == TypeHelp }
 
 // Asks reports whether the entry asks for replies. Its author need not answer these.

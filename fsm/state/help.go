@@ -29,7 +29,7 @@ func (c LaterCounts) Help() HelpStatus {
 	return HelpOpen
 }
 
-// LeaveWaiting reports whether an entry waits for an answer although entries with these counts relate to it.
-func (c LaterCounts) LeaveWaiting(e *EntryRow) bool {
+// StillWaits reports whether an entry with these counts still waits for an answer.
+func (c LaterCounts) StillWaits(e *EntryRow) bool {
 	return e.Waits() && c.Help() == HelpOpen && (c.Corrected == 0 || !e.Question)
 }

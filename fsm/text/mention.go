@@ -44,7 +44,7 @@ type mentions struct {
 }
 
 func (m *mentions) read(s string) {
-	inURL := false // until the next white space, or punctuation that no URL has
+	inURL := false // until the next white space, or punctuation that rarely stands in a URL
 	for i, r := range s {
 		switch {
 		case unicode.IsSpace(r) || r == '<' || r == '>' || r == '"' || r > unicode.MaxASCII && unicode.IsPunct(r) && r != '＠':

@@ -111,9 +111,6 @@ func (v *View) readRows(space byte, seqs []uint64, known func(seq uint64) []byte
 	return rows, nil
 }
 
-// noSuccessors ends the JSON of an entry without successors.
-const noSuccessors = `,"supersededBy":[],"supersededByCount":0`
-
 // AppendEntry appends the entry's JSON to dst, or returns ErrNotFound.
 func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
 	return v.AppendEntries(dst, []uint64{seq})
@@ -142,13 +139,6 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 		return dst, counts, fmt.Errorf("read entry %d: %w", seq, err)
 	}
 	dst = append(dst, text...)
-	has, err := v.rows.Later.Has(seq)
-	if err != nil {
-		return dst[:start], counts, err
-	}
-	if !has {
-		return append(dst, noSuccessors...), counts, nil
-	}
 	if counts, err = v.counts(seq); err != nil {
 		return dst[:start], counts, err
 	}

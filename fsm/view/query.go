@@ -18,8 +18,8 @@ import (
 // Or separates the values of a field of a Query. No value contains it.
 const Or = "\x00"
 
-// Query selects entries, or jobs, requests for help or profiles by the fields that their list
-// names. Every field narrows; zero values select everything. Kind, Channel, AgentKey and TagKey
+// Query selects entries, or jobs, requests for help or profiles. Each list uses the fields that its
+// comment names, and ignores the others. Every field narrows; zero values select everything. Kind, Channel, AgentKey and TagKey
 // may have several values with Or between them: any of these.
 type Query struct {
 	Kind       string // of this kind (command.Kind.String)

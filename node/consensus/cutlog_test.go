@@ -82,7 +82,7 @@ func TestCutLogBehindASnapshot(t *testing.T) {
 		must.Do(t, r.Apply(data, testPatience).Error())
 	}
 	const trailing = 1000 // so the log stays, for followers that lag
-	must.Do(t, r.snapshot(func() uint64 { return trailing }))
+	must.Do(t, r.snapshot(trailing))
 	index := machine.Applied()
 	stop()
 

@@ -91,6 +91,9 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	}
 	read := &observedReader{Reader: data}
 	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp, read)
+	if err != nil && err.Error() == errTakesOwn.Error() {
+		err = errTakesOwn // as Raft's log knows it
+	}
 	confirmed := uint64(0)
 	if err == nil && resp.Success {
 		confirmed = req.LastLogIndex

@@ -342,7 +342,7 @@ func queueCluster(t *testing.T) (*wires, []*queueNode) {
 	nodes := make([]*queueNode, 3)
 	for i := range nodes {
 		n, listener := newNode(t)
-		n.start(t, wired{listener, w}, time.Second)
+		n.start(t, wired{listener, w}, 2*time.Second)
 		nodes[i] = n
 		servers = append(servers, raft.Server{ID: raft.ServerID(n.id), Address: raft.ServerAddress(n.id)})
 	}

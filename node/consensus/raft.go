@@ -221,8 +221,8 @@ func Alone(serverID string) raft.Configuration {
 // stateWrite names a write of the state; logstore names its own.
 const stateWrite = "a write of the state"
 
-// watchedEntries is how many log entries are applied in one write, which must not look like a disk that
-// hangs: each may hide and sweep hundreds of entries, and a node that replays its log has them all at once.
+// watchedEntries is the number of log entries in one watched write. A replay applies many at once, and
+// each may change hundreds of rows: together they would look like a hanging disk.
 const watchedEntries = 8
 
 // observedFSM is the state machine with its hooks, and the notices of applied entries.

@@ -97,10 +97,22 @@ func (t *transport) isVoter(candidate []byte) bool {
 
 // isAhead reports whether this server's log has more than one that ends with an entry of a term.
 func (t *transport) isAhead(term, index uint64) bool {
-	stats := t.raft.Load().Stats()
-	lastTerm, _ := strconv.ParseUint(stats["last_log_term"], 10, 64)
-	lastIndex, _ := strconv.ParseUint(stats["last_log_index"], 10, 64)
-	return lastTerm > term || lastTerm == term && lastIndex > index
+	r := t.raft.Load()
+	last := LastTerm(r.Stats())
+	return last > term || last == term && r.LastIndex() > index
+}
+
+// LastTerm returns the term of the newest entry of a log or its snapshot, which Raft shows nowhere
+// else. Right after a snapshot was installed there is no entry in the log.
+func LastTerm(stats map[string]string) uint64 {
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(stats[name], 10, 64) // always a number
+		return n
+	}
+	if number("last_snapshot_index") >= number("last_log_index") {
+		return number("last_snapshot_term")
+	}
+	return number("last_log_term")
 }
 
 func (t *transport) leaderless() bool {
@@ -151,15 +163,15 @@ func (t *transport) rejectWaiting() {
 // Why the receipt of a snapshot ends before it began.
 var (
 	errCovered  = errors.New("the state covers the snapshot")
-	errTakesOwn = errors.New("this node takes a snapshot of its own; send it again")
+	errTakesOwn = errors.New("this node takes a snapshot itself, or cuts its log; send it again")
 )
 
 // judgeSnapshot has Raft reject the snapshot up to an index, when it begins to receive it, in two
 // cases. If the state covers it, it is a late duplicate, which would set back Raft's configuration
 // and the index up to which it has applied the log; the leader is told that this node has the
-// snapshot, because it would otherwise send it again and again. While this node takes a snapshot
-// of its own, Raft would remember the one that ends last for its newest, the older one, too, and
-// then reject the entries after the other. None is taken until the received one is installed.
+// snapshot, because it would otherwise send it again and again. And Raft takes the snapshot that
+// ends last for its newest: if its own, older one ended after the received one, it would reject
+// every later entry. So none is received while one is taken, and none taken while one is received.
 func (t *transport) judgeSnapshot(rpc raft.RPC, index uint64) raft.RPC {
 	answers := make(chan raft.RPCResponse, 1)
 	begun := false

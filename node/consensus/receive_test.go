@@ -169,4 +169,20 @@ func TestACandidateThatIsNoVoterHere(t *testing.T) {
 		t.Fatalf("the leader's heartbeat: %+v, %v", resp, err)
 	}
 	check.Diff(t, ask(9, "unknown", 4), [2]bool{false, false}, "answers while there is a leader")
+	check.Equal(t, n.install(t, from, 8, 1000, 5), true, "a snapshot behind the end of the log is installed")
+	must.Get(n.askVote(from, 9))(t) // its newer term ends the leader's
+	check.Diff(t, ask(10, "unknown", 500), [2]bool{false, false}, "answers to a log that ends before the snapshot")
+}
+
+func TestLastTerm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stats map[string]string
+		want  uint64
+	}{
+		"log after the snapshot":     {map[string]string{"last_log_index": "9", "last_log_term": "4", "last_snapshot_index": "8", "last_snapshot_term": "3"}, 4},
+		"an installed snapshot only": {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "8", "last_snapshot_term": "3"}, 3},
+		"a fresh node":               {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "0", "last_snapshot_term": "0"}, 0},
+	} {
+		check.Equal(t, LastTerm(tc.stats), tc.want, "%s: term", name)
+	}
 }

@@ -107,10 +107,7 @@ func (o *openStream) Close() error {
 func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 	failing := false
 	loop.Every(ctx, snapshotCheck, func(ctx context.Context) {
-		if r.LogBytes() < r.cfg.SnapshotBytes {
-			return
-		}
-		if err := r.takeSnapshot(room); ctx.Err() == nil {
+		if err := r.exclusively(func() error { return r.takeSnapshot(room) }); ctx.Err() == nil {
 			failing = reportSnapshot(ctx, r.cfg.Logger, failing, err)
 		}
 	})
@@ -119,18 +116,20 @@ func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 // LogBytes returns how many bytes of log came after the newest snapshot.
 func (r *Raft) LogBytes() int64 { return r.cfg.Log.BytesSince(LastSnapshot(r.cfg.Snapshots)) }
 
+// takeSnapshot takes a snapshot if the log has grown enough.
 func (r *Raft) takeSnapshot(room func() uint64) error {
+	if r.LogBytes() < r.cfg.SnapshotBytes {
+		return nil
+	}
 	trailing := r.cfg.TrailingBytes
 	if r.cfg.Snapshots.busy() {
 		trailing = max(trailing, held(room()))
 	}
-	return r.alone(func() error {
-		return r.snapshot(func() uint64 { return r.cfg.Log.Trailing(trailing) })
-	})
+	return r.snapshot(r.cfg.Log.Trailing(trailing))
 }
 
-// alone calls take while no other snapshot is taken or received.
-func (r *Raft) alone(take func() error) error {
+// exclusively calls take while no other snapshot is taken or received.
+func (r *Raft) exclusively(take func() error) error {
 	select {
 	case r.transport.snapshotting <- struct{}{}:
 		defer func() { <-r.transport.snapshotting }()
@@ -142,8 +141,8 @@ func (r *Raft) alone(take func() error) error {
 
 // snapshot takes a snapshot, unless no entry was applied since the start, and keeps a number of
 // entries of the log.
-func (r *Raft) snapshot(trailing func() uint64) error {
-	if err := r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing() }); err != nil {
+func (r *Raft) snapshot(trailing uint64) error {
+	if err := r.Reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing }); err != nil {
 		return err
 	}
 	err := r.Snapshot().Error()
@@ -185,8 +184,8 @@ const cutTrailingBytes = 4 << 20
 // CutLog removes the log up to an applied index, from all pages of its file, too. A
 // follower that has less of the log is sent the state.
 func (r *Raft) CutLog(index uint64) error {
-	return r.alone(func() error {
-		if err := r.snapshot(func() uint64 { return min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes)) }); err != nil {
+	return r.exclusively(func() error {
+		if err := r.snapshot(min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes))); err != nil {
 			return fmt.Errorf("a snapshot, to cut the log: %w", err)
 		}
 		// Raft truncates the log only with a new snapshot, and that needs an entry that was

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -48,7 +47,7 @@ func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
 		Expect: ms.cfg.Expect, Leads: ms.cfg.Leading(), Format: ms.cfg.Machine.Format(),
-		LastLog: ms.cfg.Raft.LastIndex(), LastTerm: lastTerm(ms.cfg.Raft.Stats()), Applied: ms.cfg.Machine.Applied(),
+		LastLog: ms.cfg.Raft.LastIndex(), LastTerm: consensus.LastTerm(ms.cfg.Raft.Stats()), Applied: ms.cfg.Machine.Applied(),
 	}
 	if a.Fresh {
 		a.Seen = freshPeers(ms.cfg.Gossip.Members(), a.ID, a.Expect)
@@ -67,19 +66,6 @@ func (ms *Membership) aboutPeer(asking string) peerAnswer {
 		a.ContactMs = time.Since(contact).Milliseconds()
 	}
 	return a
-}
-
-// lastTerm returns the term of a node's newest log entry, which Raft
-// shows nowhere else. Right after a snapshot was installed there is no entry in the log.
-func lastTerm(stats map[string]string) uint64 {
-	number := func(name string) uint64 {
-		n, _ := strconv.ParseUint(stats[name], 10, 64) // always a number
-		return n
-	}
-	if number("last_snapshot_index") >= number("last_log_index") {
-		return number("last_snapshot_term")
-	}
-	return number("last_log_term")
 }
 
 func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
