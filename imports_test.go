@@ -63,7 +63,7 @@ var ourRooms = map[string][]string{
 }
 
 // helpers have no imports of ours, and every room may import them.
-var helpers = []string{module + "/api/client", module + "/node/nodetest/freeport", module + "/internal/golden", module + "/internal/load", module + "/internal/longtest", module + "/internal/await", module + "/internal/check", module + "/internal/must", module + "/internal/raw", module + "/internal/memdir", module + "/internal/simdisk", module + "/internal/simnet", module + "/internal/trace", module + "/internal/bucket"}
+var helpers = []string{module + "/api/client", module + "/internal/freeport", module + "/internal/golden", module + "/internal/load", module + "/internal/longtest", module + "/internal/await", module + "/internal/check", module + "/internal/must", module + "/internal/raw", module + "/internal/memdir", module + "/internal/simdisk", module + "/internal/simnet", module + "/internal/trace", module + "/internal/bucket"}
 
 // borrowed are packages of other rooms that a package may import in its tests.
 var borrowed = map[string][]string{

@@ -66,7 +66,11 @@ func checkExample(t rapid.TB, s *apitest.Server, surface *apitest.WriteSurface, 
 	}
 	var key any
 	keyLeftOut := slices.Contains(b.Problem.Notes, wire.KeyLeftOut)
-	if keyLeftOut && !slices.ContainsFunc(b.Problem.Issues, func(i client.Issue) bool { return i.Field == "edit_key" }) {
+	asksKey := slices.ContainsFunc(b.Problem.Issues, func(i client.Issue) bool { return i.Field == "edit_key" })
+	switch {
+	case asksKey && fields["edit_key"] == nil: // of a name that an earlier example has registered
+		return
+	case keyLeftOut && !asksKey:
 		key = fields["edit_key"]
 	}
 	if slices.Contains(open, "edit_key") && fields["edit_key"] == nil && path != apitest.SeenPath { // which needs a key

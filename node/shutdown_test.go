@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -94,7 +95,9 @@ func TestFailureIsLoggedAfterTheEnd(t *testing.T) {
 func TestFailureDuringHangingWork(t *testing.T) {
 	t.Parallel()
 	longtest.SkipShort(t, "waits for workersTimeout")
-	n := mustStart(t, local(t))
+	c := local(t)
+	c.HTTPAddr = must.Get(freeport.Addr())(t)
+	n := mustStart(t, c)
 	await.Eventually(t, "ready", n.readyForTest)
 	work := make(chan struct{})
 	n.workers.Go(func() { <-work })

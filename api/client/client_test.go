@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -366,24 +367,23 @@ func TestOneEntry(t *testing.T) {
 // TestAddresses goes on at the second address when the first does not answer, and stays
 // there.
 func TestAddresses(t *testing.T) {
-	down := httptest.NewServer(http.NotFoundHandler())
-	down.Close()
+	down := "http://" + must.Get(freeport.Addr())(t)
 	url, requestIDs := scripted(t, reply{status: http.StatusCreated, body: accepted})
 	var dialled atomic.Int64
 	hosts := http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		if strings.HasSuffix(down.URL, r.URL.Host) {
+		if strings.HasSuffix(down, r.URL.Host) {
 			dialled.Add(1)
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	})}
-	c := newClient(t, client.Config{HTTP: &hosts}, down.URL, url+"/")
+	c := newClient(t, client.Config{HTTP: &hosts}, down, url+"/")
 	for range 3 {
 		must.Get(c.Publish(t.Context(), client.NewEntry{Body: "A text"}))(t)
 	}
 	if len(requestIDs()) != 3 || dialled.Load() != 1 {
 		t.Errorf("%d writes arrived, %d attempts at the address that is down", len(requestIDs()), dialled.Load())
 	}
-	_, err := newClient(t, client.Config{Patience: -1}, down.URL).Publish(t.Context(), client.NewEntry{Body: "A text"})
+	_, err := newClient(t, client.Config{Patience: -1}, down).Publish(t.Context(), client.NewEntry{Body: "A text"})
 	if _, unknown := errors.AsType[*client.UnknownError](err); !errors.Is(err, client.ErrUnreachable) || unknown {
 		t.Errorf("a write that was never sent: %v", err)
 	}
@@ -704,4 +704,20 @@ func TestStreamEndsWithContext(t *testing.T) {
 		}
 	}
 	check.Equal(t, n, 1, "items")
+}
+
+// TestSettled: only an answer of the service's own that is final settles a write.
+func TestSettled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"rejected for good":         {&client.Error{Status: http.StatusConflict, Code: "job_done"}, true},
+		"rejected for now":          {&client.Error{Status: http.StatusServiceUnavailable, Code: "no_leader", Retryable: true}, false},
+		"something else's answer":   {&client.Error{Status: http.StatusNotFound}, false},
+		"not known":                 {&client.UnknownError{Err: &client.Error{Status: http.StatusConflict, Code: "job_done"}}, false},
+		"nothing went wrong at all": {nil, false},
+	} {
+		check.Equal(t, client.Settled(tt.err), tt.want, "%s: settled", name)
+	}
 }

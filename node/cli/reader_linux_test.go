@@ -21,9 +21,9 @@ import (
 
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/raw"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // unread is a process whose output goes to a pipe that the test reads, or not.

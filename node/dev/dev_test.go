@@ -25,9 +25,9 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // fakeNode, when set in the environment, makes this test binary stand in for

@@ -112,17 +112,18 @@ func TestRollingRestart(t *testing.T) {
 
 // TestStopLeaderHandsOver: the next leader is there without an election timeout.
 func TestStopLeaderHandsOver(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 3)
-	leader := c.WaitLeader()
-	c.Stop(leader)
-	if !c.Nodes[leader].Logged("handed leadership over") {
-		t.Error("leadership was not handed over")
-	}
-	c.WaitLeader()
-	c.Start(leader)
-	c.WaitReady()
-	c.WaitVoters()
+	nodetest.Virtual(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		leader := c.WaitLeader()
+		c.Stop(leader)
+		if !c.Nodes[leader].Logged("handed leadership over") {
+			t.Error("leadership was not handed over")
+		}
+		c.WaitLeader()
+		c.Start(leader)
+		c.WaitReady()
+		c.WaitVoters()
+	})
 }
 
 func TestKillAll(t *testing.T) {

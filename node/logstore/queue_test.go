@@ -402,10 +402,11 @@ func TestQueueDuringTruncation(t *testing.T) {
 	var covered, newest atomic.Uint64
 	s := open(t, Options{CacheBytes: 1, Snapshot: covered.Load})
 	mustStore(t, s, entries(1, head, 1, 20))
-	newest.Store(head)
+	mustQueue(t, s, entries(head+1, head+1, 1, 20)) // an empty log takes none
+	newest.Store(head + 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := uint64(head + 1); i <= n; i++ {
+		for i := uint64(head + 2); i <= n; i++ {
 			if queued, err := s.Queue(entries(i, i, 1, 20), nil); !queued || err != nil {
 				t.Errorf("entry %d: queued %v, %v", i, queued, err)
 				break

@@ -163,8 +163,11 @@ func TestModel(t *testing.T) {
 						t.Fatalf("entry %d is %+v, want %+v", i, got, want)
 					}
 				}
-				if limit := s.win.cacheLimit; s.win.cacheBytes > limit {
-					t.Fatalf("cache holds %d bytes of %d", s.win.cacheBytes, limit)
+				s.mu.Lock()
+				held, limit := s.win.cacheBytes, s.win.cacheLimit
+				s.mu.Unlock()
+				if held > limit {
+					t.Fatalf("cache holds %d bytes of %d", held, limit)
 				}
 			},
 		})

@@ -11,9 +11,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/simnet"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // bubbles has the networks' seeds of the tests that run in virtual time.

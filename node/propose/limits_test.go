@@ -21,7 +21,7 @@ import (
 )
 
 func TestBoundsOfALogEntry(t *testing.T) {
-	c := newCluster(t, 3)
+	c := newTunedCluster(t, 3, func(tm *timing) { tm.propose = time.Minute })
 	leader := c.lead("node-0")
 	text := strings.Repeat("x", 4900)
 	leader.set(func(n *fakeNode) { n.held = true }) // entries pile up behind it

@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/internal/trace"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/internal/freeport"
 )
 
 var oneCommand = command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text"), From: sender}}}
@@ -121,9 +122,7 @@ func TestForwardWithoutAConnection(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	silent := ln.Addr().String() // accepts connections and never answers
 	defer ln.Close()
-	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	closed.Close()
-	for name, addr := range map[string]string{"refused": closed.Addr().String(), "no handshake": silent} {
+	for name, addr := range map[string]string{"refused": must.Get(freeport.Addr())(t), "no handshake": silent} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()

@@ -129,9 +129,9 @@ func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
 func TestConfirmationNeedsAMajority(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.lead("node-0")
-	leader.timing.readIndex = 50 * time.Millisecond
 	c.net.cut("node-1")
 	check.Err(t, check.Last(leader.ReadIndex(context.Background())), nil, "one of three is away")
+	leader.timing.readIndex = 50 * time.Millisecond
 	c.net.decide(func(string, string, *http.Request) fate { return rejected })
 	wantCode(t, check.Last(leader.ReadIndex(context.Background())), command.CodeNoLeader)
 	leader.set(func(n *fakeNode) { n.outside = true })

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 )
 
@@ -243,10 +244,9 @@ func TestErrorsAreCountedByStatus(t *testing.T) {
 }
 
 func TestADeadNodeIsLeftForALivingOne(t *testing.T) {
-	dead := httptest.NewServer(http.NotFoundHandler())
-	dead.Close()
+	dead := "http://" + must.Get(freeport.Addr())(t)
 	r, base := newRecorder(t, nil)
-	report := mustRun(t, options(List, dead.URL, base), func() bool { return r.conns.Load() == 4 && r.served.Load() >= repeated })
+	report := mustRun(t, options(List, dead, base), func() bool { return r.conns.Load() == 4 && r.served.Load() >= repeated })
 	check.Equal(t, report.Failures["refused"], 2, "refusals of %v", report.Failures)
 	check.Equal(t, r.conns.Load(), 4, "connections at the living node")
 }

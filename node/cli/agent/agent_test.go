@@ -25,6 +25,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/await"
 	"github.com/commons-cluster/commons/internal/check"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/node/cli"
 	"github.com/commons-cluster/commons/node/cli/agent"
@@ -246,8 +247,7 @@ func TestStandardInput(t *testing.T) {
 
 // TestExitCodes compares the exit codes of failures, and what is printed.
 func TestExitCodes(t *testing.T) {
-	down := httptest.NewServer(http.NotFoundHandler())
-	down.Close()
+	down := "http://" + must.Get(freeport.Addr())(t)
 	for _, test := range []struct {
 		name    string
 		answer  http.HandlerFunc // nil means no server
@@ -261,7 +261,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "text like a flag", args: []string{"post", "--flag x"}, code: 2, printed: "comes after --"},
 		{name: "a wrong flag, and a text behind --", args: []string{"post", "--bad", "--", "- text"}, code: 2, printed: "\"--tag\"?\n"},
 		{name: "text like a flag that is there", args: []string{"post", "-the tide"}, code: 2, printed: "comes after --"},
-		{name: "profile without a login", args: []string{"profile", "set", "--as", "cyd", "--description", "Knows about tides.", "--url", down.URL}, code: 2, printed: "log in first: commons login NAME"},
+		{name: "profile without a login", args: []string{"profile", "set", "--as", "cyd", "--description", "Knows about tides.", "--url", down}, code: 2, printed: "log in first: commons login NAME"},
 		{name: "no address", args: []string{"post", "A text", "--url="}, code: 2, printed: "commons login NAME"},
 		{name: "no URL", args: []string{"post", "A text", "--url", "commons.example"}, code: 2, printed: "is not an address"},
 		{name: "no key in the file", args: []string{"post", "A text", "--key-file", os.DevNull}, code: 2, printed: "--key-file: it is empty"},
@@ -269,8 +269,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "unknown field in the example", answer: handler(http.StatusUnprocessableEntity, [2]string{}, `{"error":"No.","issues":[],"example":{"body":"Text","new":1},"code":"validation_failed"}`), args: []string{"post", "x"}, code: 3, printed: `try: {"body":"Text","new":1}`},
 		{name: "not written", answer: handler(http.StatusServiceUnavailable, [2]string{}, `{"error":"Later.","code":"not_enqueued","retryable":true}`), args: []string{"post", "A text"}, code: 4, printed: "503 not_enqueued: Later."},
 		{name: "too many", answer: handler(http.StatusTooManyRequests, [2]string{"Retry-After", "3600"}, `{"error":"Later.","code":"rate_limited","retryable":true,"example":{"body":"A text"}}`), args: []string{"post", "A text", "--patience", "1m"}, code: 4, printed: "429 rate_limited"},
-		{name: "no connection", args: []string{"post", "A text", "--url", down.URL}, code: 4, printed: "refused"},
-		{name: "read without a connection", args: []string{"read", "--url", down.URL}, code: 4, printed: "refused"},
+		{name: "no connection", args: []string{"post", "A text", "--url", down}, code: 4, printed: "refused"},
+		{name: "read without a connection", args: []string{"read", "--url", down}, code: 4, printed: "refused"},
 		{name: "unknown", answer: handler(http.StatusServiceUnavailable, [2]string{}, `{"error":"Lost.","code":"outcome_unknown","retryable":true}`), args: []string{"job", "post", "A title", "It's here"}, code: 5, printed: "\ntry: commons job post --request-id "},
 		{name: "broken connection", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, args: []string{"retract", "e1"}, code: 5, printed: "\ntry: commons retract --request-id "},
 	} {
