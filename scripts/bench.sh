@@ -329,7 +329,7 @@ during() { # <row> <command ...>: one row of the operations
   sleep 1
   nodes[new]="$(pgrep -d ' ' -P "${started[0]}")" # some may have started again
   before="$(cpu new)" begun="$(date +%s%N)"
-  "$@" >"$work/operation.log" 2>&1 || sed "s/^/# $row failed: /" "$work/operation.log"
+  "$@" >"$work/operation.log" 2>&1 || { echo "# $row failed:" && sed 's/^/#   /' "$work/operation.log"; }
   took=$((($(date +%s%N) - begun) / 1000000))
   stop "${load[@]}"
   load=()

@@ -3,10 +3,11 @@
 #
 #   scripts/nightly.sh fuzz|simulation|chaos|race|mutants|loaded|coverage
 #
-# A failed part leaves its reports in the directory nightly.
+# What it prints is kept in the directory nightly, with its reports.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p nightly
+exec > >(tee "nightly/${1:-none}.log") 2>&1
 
 case "${1:-}" in
 fuzz) # an hour in all
@@ -17,7 +18,7 @@ simulation) # an hour of processor time, from a seed of the commit on
   COMMONS_CI_SIMULATION_TIME=1h bash .ci/run simulation
   ;;
 chaos)
-  sudo env PATH="$PATH" scripts/chaos.sh --long 120 | tee nightly/chaos.log
+  sudo env PATH="$PATH" TMPDIR="$PWD/nightly" scripts/chaos.sh --long 120
   ;;
 race)
   TEST_LONG=1 go test -race -vet=off -p 2 -parallel 4 -timeout 200m ./...

@@ -10,7 +10,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-soak-build.XXXXXX")"
-trap 'rm -rf "$work"' EXIT
 readonly days='RetentionDays) \* command.DayMillis' minutes='RetentionDays) * 60_000'
 file="$PWD/$(grep --files-with-matches "$days" fsm/state/*.go)"
 sed "s/$days/$minutes/" "$file" >"$work/retention.go"

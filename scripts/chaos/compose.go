@@ -105,14 +105,18 @@ func keeping(title string) fault {
 	}))
 }
 
-// rollBack checks that each node runs the former image afterwards, which is the same program here.
+// rollBack takes the image's name away, as if a new one had it, and checks that each node runs the
+// former image afterwards, which is the same program here.
 func (b *testbed) rollBack() {
 	p := b.containers
-	harness.Got(p.docker("tag", harness.Got(p.on("node1", "inspect", "--format", "{{.Config.Image}}")), p.formerImage()))
+	harness.Got(p.docker("tag", p.image, p.formerImage()))
+	harness.Got(p.docker("image", "rm", p.image))
 	p.follow("Roll an upgrade back")
+	p.follow("Restart or upgrade")
+	former := harness.Got(p.docker("image", "inspect", "--format", "{{.Id}}", p.formerImage()))
 	for _, n := range b.nodes {
-		if image := harness.Got(p.on(n.Name, "inspect", "--format", "{{.Config.Image}}")); image != p.formerImage() {
-			harness.Failf("%s runs %s, and not the former image", n.Name, image)
+		if image := harness.Got(p.on(n.Name, "inspect", "--format", "{{.Image}}")); image != former {
+			harness.Failf("%s runs image %s, and not the former one, %s", n.Name, image, former)
 		}
 	}
 }

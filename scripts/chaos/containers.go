@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/internal/await"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/scripts/chaos/record"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -46,6 +46,7 @@ type containers struct {
 	compose    []string        // docker-compose, or docker with compose
 	env        []string        // of commands
 	prometheus string          // its URL, if it runs
+	image      string          // of the nodes
 	manual     *manual
 
 	made bool // there is something to remove
@@ -73,7 +74,7 @@ func newContainers(ctx context.Context, o *options) *containers {
 		harness.Failf("%w: neither `docker compose` nor `docker-compose` runs", harness.ErrSkipped)
 	}
 	balancer, prometheus := harness.Got(freeport.Addr()), harness.Got(freeport.Addr())
-	p.prometheus, p.manual = "http://"+prometheus, readManual()
+	p.prometheus, p.manual, p.image = "http://"+prometheus, readManual(), cmp.Or(os.Getenv("COMMONS_IMAGE"), "commons:local")
 	rate, burst := 0, 0
 	if o.limited() { // all calls through the balancer have one address
 		rate, burst = record.Balanced*record.Lanes*limitedRate, record.Balanced*record.Lanes*limitedBurst

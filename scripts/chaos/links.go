@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 

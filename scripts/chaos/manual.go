@@ -44,7 +44,7 @@ func readManual() *manual {
 		for _, procedure := range strings.Split(text, below)[1:] {
 			title, body, _ := strings.Cut(procedure, "\n")
 			for _, block := range examples(body) {
-				if strings.Contains(block, "docker compose ") {
+				if strings.Contains(block, "docker ") {
 					m.scripts[title] += block
 				}
 			}
@@ -128,7 +128,7 @@ func (p *containers) follow(title string) {
 		harness.Failf("%s has no commands under %q", manualDir, title)
 	}
 	p.manual.followed[title] = true
-	script = strings.NewReplacer("docker compose ", strings.Join(p.compose, " ")+" ", "commons:former", p.formerImage()).Replace(script)
+	script = strings.NewReplacer("docker compose ", strings.Join(p.compose, " ")+" ", "commons:former", p.formerImage(), "commons:local", p.image).Replace(script)
 	err := await.Until(p.ctx, harness.ReadyTimeout, harness.PollEvery, func() error {
 		_, err := p.do(p.ctx, "bash", "-euo", "pipefail", "-c", script)
 		if err != nil && !strings.Contains(err.Error(), andRepeat) {

@@ -88,16 +88,19 @@ func (l *language) install() {
 func (l *language) client(o options) *process {
 	cmd := exec.CommandContext(l.env.run.Ctx, l.command[0], append(l.command[1:], l.adapter, string(harness.Got(json.Marshal(o))))...)
 	cmd.Dir, cmd.Stderr = l.dir, l.stderr
-	p := &process{stdin: harness.Got(cmd.StdinPipe()), answers: json.NewDecoder(bufio.NewReader(harness.Got(cmd.StdoutPipe())))}
+	p := &process{stdin: harness.Got(cmd.StdinPipe()), answers: json.NewDecoder(bufio.NewReader(harness.Got(cmd.StdoutPipe()))), log: l.stderr.Name()}
 	harness.Must(cmd.Start())
 	go func() { _ = cmd.Wait() }() // it is killed at the end of the run
 	return p
 }
 
+const shownOfLog = 2000 // bytes
+
 // process is a client.
 type process struct {
 	stdin   io.Writer
 	answers *json.Decoder
+	log     string // the file of its stderr
 }
 
 // do carries out a call and returns its items, and MinIndex of the client.
@@ -113,7 +116,8 @@ func (p *process) do(c call) (items []json.RawMessage, index uint64, err error) 
 		var r result
 		switch err := p.answers.Decode(&r); {
 		case err != nil:
-			return items, 0, fmt.Errorf("the client ended, see its stderr.log: %w", err)
+			said, _ := os.ReadFile(p.log) // empty if it is missing
+			return items, 0, fmt.Errorf("the client ended: %w\n%s", err, said[max(0, len(said)-shownOfLog):])
 		case r.Failure != nil:
 			return items, 0, r.Failure
 		case r.Item == nil:

@@ -18,7 +18,7 @@ cleanup() {
 trap cleanup EXIT
 nodes=()
 
-readonly base=$((20000 + RANDOM % 10000)) # of the ports: three nodes, then what follows
+readonly base=$((3000 + RANDOM % 3000)) # of the ports, below those of tests: three nodes, then what follows
 readonly haproxy=$((base + 30)) measurements=$((base + 31)) nginx=$((base + 32)) caddy=$((base + 33)) haproxy_tls=$((base + 34)) plain=$((base + 35))
 readonly host=commons.example # in the shipped files
 readonly patience=60 # seconds for everything to come up
@@ -40,7 +40,7 @@ until_works() { # <command> ...
 ask() { # <port of a balancer> <curl's arguments> ...
   local scheme=https
   if (($1 == haproxy)); then scheme=http; fi
-  curl --silent --show-error --cacert "$work/ca.pem" --resolve "$host:$1:127.0.0.1" --max-time 18 "${@:2:$#-2}" "$scheme://$host:$1${*: -1}"
+  curl --silent --show-error --cacert "$work/ca.pem" --resolve "$host:$1:127.0.0.1" --max-time 25 "${@:2:$#-2}" "$scheme://$host:$1${*: -1}"
 }
 
 make_certificate() { # of an authority that curl trusts here, for the name in the shipped files

@@ -68,7 +68,7 @@ dpkg_inside() { # <command> ...: of the host's dpkg on the tree, which has no ot
 }
 
 settings() { # of a cluster of one, on this machine's loopback addresses
-  local base=$((20000 + RANDOM % 10000))
+  local base=$((3000 + RANDOM % 3000)) # below the ports of tests
   sed -i -e "s/192.0.2.11:8080/127.0.0.1:$base/; s/192.0.2.11:7000/127.0.0.1:$((base + 1))/; s/192.0.2.11:7946/127.0.0.1:$((base + 2))/" \
     -e 's/^COMMONS_BOOTSTRAP_EXPECT=.*/COMMONS_BOOTSTRAP_EXPECT=1/; /^COMMONS_JOIN=/d' "$root/etc/commons/commons.env"
 }

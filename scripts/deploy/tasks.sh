@@ -9,7 +9,7 @@ readonly repository readme="$repository/README.md" manual="$repository/docs/oper
 page="$manual/tasks.md"
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-tasks.XXXXXX")"
 # In place of the 81 and 71 at the begin of the documents' ports.
-public=$((200 + RANDOM % 100)) private=$((public + 100))
+public=$((20 + RANDOM % 30)) private=$((public + 40)) # below the ports of outgoing connections, and those of the tests
 cleanup() {
   local pids
   mapfile -t pids < <(jobs -p)

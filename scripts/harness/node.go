@@ -22,8 +22,8 @@ import (
 
 	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/await"
+	"github.com/commons-cluster/commons/internal/freeport"
 	"github.com/commons-cluster/commons/internal/raw"
-	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // HangTimeout is longer than the default: other programs may use this machine's disk.

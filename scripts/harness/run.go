@@ -34,7 +34,8 @@ type Run struct {
 	HTTP   *http.Client // of the calls to nodes
 	Only   string       // name of the scenario to play; empty means all
 
-	nodes []*Node
+	nodes  []*Node
+	played bool // a scenario
 }
 
 // NewRun prepares a run. The directory is for data and logs; it is made when
@@ -67,6 +68,9 @@ func Main(name string, play func(r *Run)) {
 	err := Try(func() {
 		defer r.End()
 		play(r)
+		if r.Only != "" && !r.played {
+			Failf("no scenario has the name %q", r.Only)
+		}
 	})
 	stop()
 	if errors.Is(err, ErrSkipped) {
@@ -169,6 +173,7 @@ func Play[T any](r *Run, shared T, scenarios ...Scenario[T]) {
 			continue
 		}
 		Must(r.Ctx.Err())
+		r.played = true
 		fmt.Fprintf(os.Stdout, "-- %s\n", s.Name)
 		start := time.Now()
 		if err := Try(func() { s.Run(shared) }); err != nil {
