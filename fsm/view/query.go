@@ -19,8 +19,8 @@ import (
 const Or = "\x00"
 
 // Query selects entries, or jobs, requests for help or profiles. Each list uses the fields that its
-// comment names, and ignores the others. Every field narrows; zero values select everything. Kind, Channel, AgentKey and TagKey
-// may have several values with Or between them: any of these.
+// comment names, and ignores the others. Every field narrows; zero values select everything. Kind,
+// Channel, AgentKey and TagKey may have several values with Or between them: any of these.
 type Query struct {
 	Kind       string // of this kind (command.Kind.String)
 	Channel    string // in this channel (text.ChannelName)

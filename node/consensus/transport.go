@@ -35,8 +35,8 @@ type transport struct {
 	requests   chan raft.RPC // for Raft's main goroutine
 	heartbeats chan raft.RPC // that are not handled beside it
 	discards   chan chan struct{}
-	// snapshotting has a value while a snapshot is taken or received, or the log is cut. It is not a sync.Mutex: who
-	// waits for it may have to end, and virtual time stands still for a mutex's waiters.
+	// snapshotting has a value while a snapshot is taken or received, or the log is cut. It is not a
+	// sync.Mutex: who waits for it may have to end, and virtual time stands still for a mutex's waiters.
 	snapshotting chan struct{}
 }
 
