@@ -69,7 +69,7 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 		return
 	}
 	switch method := string(rctx.Method()); {
-	case s.cfg.Redirect && x.scheme() != schemeHTTPS && !healthPaths[string(rctx.URI().PathOriginal())]:
+	case s.cfg.Redirect && x.scheme() != schemeHTTPS && !healthPaths[string(rctx.URI().PathOriginal())] && string(rctx.URI().PathOriginal()) != longPath:
 		x.redirect()
 	case method == http.MethodOptions:
 		x.preflight()

@@ -87,11 +87,14 @@ func (x *exchange) makePage(serve func(r pageRequest) (wire.Reply, error)) error
 	}
 	r := x.newPageRequest()
 	if !x.rctx.IsPost() {
-		pairs, _ := r.Query() // the page shows the errors
+		var wrong wire.Problems // which the page shows
+		pairs, _ := r.Query()
 		query, _ := wire.FoldPairs(pairs)
 		query.Canonical(op.FreshnessParams)
-		if err := x.Await(x.ReadFreshness(&query, new(wire.Problems))); err != nil {
-			return err
+		if fresh := x.ReadFreshness(&query, &wrong); !wrong.Any() {
+			if err := x.Await(fresh); err != nil {
+				return err
+			}
 		}
 		x.Release() // the call holds no view while it waits
 		done, ok := x.Env.Guard.MakePage(x.Env.Waits, op.WaitTimeout, guard.ClientOf(x.Sender()))

@@ -121,6 +121,16 @@ func TestBadInput(t *testing.T) {
 	check.Equal(t, s.Backend.Machine.Applied(), before, "commands that reached the state machine")
 }
 
+// TestLongPath: a path that is too long is not parsed, whatever it would be normalized to.
+func TestLongPath(t *testing.T) {
+	c := talk(t, apitest.New(t))
+	for slashes, hint := range map[int]bool{20: true, 3000: false} {
+		c.say("GET " + strings.Repeat("/", slashes) + "api/entries HTTP/1.1\r\nHost: x\r\n\r\n")
+		r := c.read(nil).Must(t, http.StatusNotFound)
+		check.Equal(t, strings.Contains(string(r.Body), "Write it as /api/entries"), hint, "with %d slashes, the answer names what is meant", slashes)
+	}
+}
+
 // TestGoodTargets sends what is unusual and well-formed.
 func TestGoodTargets(t *testing.T) {
 	s := apitest.New(t)

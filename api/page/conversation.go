@@ -321,9 +321,8 @@ func (p *builder) describe(id string) *parent {
 // maxCorrections is how many corrections of an entry a page shows.
 const maxCorrections = 5
 
-// Of the changes of an entry that the interface lists, a page names the maxLater newest by its author, and
-// as many by others. Each uses
-// as much of the page's room as laterBytes of a body.
+// Of the changes of an entry that the interface lists, a page names the maxLater newest by its author,
+// and as many by others. Each change uses as much of the page's room as laterBytes of a body.
 const maxLater, laterBytes = 10, 256
 
 // versions appends an entry with its corrections by the author, and those of the corrections. It leaves
@@ -378,7 +377,7 @@ func (p *builder) node(e *entry, plainly bool) *node {
 	if n.Newest != nil {
 		own = slices.DeleteFunc(own, func(r client.LaterEntry) bool { return r.Relation == "correction" })
 	}
-	n.Further = max(0, len(own)-maxLater) + max(0, len(others)-maxLater) + max(0, e.SupersededByCount-len(e.SupersededBy))
+	n.Further = max(0, len(own)-maxLater) + max(0, len(others)-maxLater)
 	for _, r := range own[max(0, len(own)-maxLater):] {
 		n.Own = append(n.Own, later{r, p.describe(r.ID)})
 	}

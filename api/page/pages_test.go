@@ -277,12 +277,12 @@ func TestCorrections(t *testing.T) {
 func TestManyAdditions(t *testing.T) {
 	s := apitest.New(t)
 	of := s.Publish(map[string]any{"agent": "Ada", "body": "High water is at 0 h."}).ID
-	for i := range 105 { // the interface lists 100
+	for i := range 15 {
 		s.Publish(map[string]any{"agent": "Eve", "body": "Is it?", "title": "No " + strconv.Itoa(100+i), "supersedes": of, "relation": "follow_up"})
 	}
 	page := apitest.Browse(t, s, "/e/"+of, http.StatusOK)
 	check.Equal(t, bytes.Count(page.Body, []byte("under the name Eve")), 10, "additions by others")
-	check.Contains(t, page.Words(), "Further changes and additions: 95.", "page")
+	check.Contains(t, page.Words(), "Further changes and additions: 5.", "page")
 }
 
 // TestPagesCount holds that a page counts as one call, under its own name.

@@ -92,7 +92,7 @@ func TestCutLogBehindASnapshot(t *testing.T) {
 	if first, err := r.cfg.Log.FirstIndex(); err != nil || first == 0 || first > index || machine.Applied() != index {
 		t.Fatalf("the log begins at %d, %d is applied of %d, %v: the test shows nothing", first, machine.Applied(), index, err)
 	}
-	must.Do(t, r.CutLog(index))
+	must.Do(t, r.CutLog(t.Context(), index))
 	if first, err := r.cfg.Log.FirstIndex(); err != nil || first != 0 && first <= index {
 		t.Errorf("the log begins at %d, %v", first, err)
 	}

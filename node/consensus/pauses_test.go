@@ -152,7 +152,7 @@ func TestServerThatRejectsWhatFollows(t *testing.T) {
 			{ID: raft.ServerID(leader.id), Address: raft.ServerAddress(leader.id)}, {Suffrage: raft.Nonvoter, ID: "f", Address: "f"},
 		}}).Error())
 		wait(t, "it does not lead", leader.Leads)
-		cut := func() { must.Do(t, leader.CutLog(mustApply(t, leader, "a text", leader))) }
+		cut := func() { must.Do(t, leader.CutLog(t.Context(), mustApply(t, leader, "a text", leader))) }
 		during := func(length time.Duration) (sent, opened int64) {
 			sent, opened = -got.Load(), -leader.stored.opened.Load()
 			for end := time.Now().Add(length); time.Now().Before(end) && got.Load()+sent < 100; {

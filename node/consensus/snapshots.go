@@ -107,7 +107,7 @@ func (o *openStream) Close() error {
 func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 	failing := false
 	loop.Every(ctx, snapshotCheck, func(ctx context.Context) {
-		if err := r.exclusively(func() error { return r.takeSnapshot(room) }); ctx.Err() == nil {
+		if err := r.exclusively(ctx, func() error { return r.takeSnapshot(room) }); ctx.Err() == nil {
 			failing = reportSnapshot(ctx, r.cfg.Logger, failing, err)
 		}
 	})
@@ -129,13 +129,15 @@ func (r *Raft) takeSnapshot(room func() uint64) error {
 }
 
 // exclusively calls take while no other snapshot is taken or received.
-func (r *Raft) exclusively(take func() error) error {
+func (r *Raft) exclusively(ctx context.Context, take func() error) error {
 	select {
 	case r.transport.snapshotting <- struct{}{}:
 		defer func() { <-r.transport.snapshotting }()
 		return take()
 	case <-r.transport.end:
 		return raft.ErrRaftShutdown
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -183,8 +185,8 @@ const cutTrailingBytes = 4 << 20
 
 // CutLog removes the log up to an applied index, from all pages of its file, too. A
 // follower that has less of the log is sent the state.
-func (r *Raft) CutLog(index uint64) error {
-	return r.exclusively(func() error {
+func (r *Raft) CutLog(ctx context.Context, index uint64) error {
+	return r.exclusively(ctx, func() error {
 		if err := r.snapshot(min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes))); err != nil {
 			return fmt.Errorf("a snapshot, to cut the log: %w", err)
 		}

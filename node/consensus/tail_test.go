@@ -129,7 +129,7 @@ func TestTailBehindTheOwnSnapshot(t *testing.T) {
 		t.Fatal("the commit is rejected")
 	}
 	wait(t, "the entries are not applied", func() bool { return n.AppliedIndex() == 4 })
-	must.Do(t, n.CutLog(4))
+	must.Do(t, n.CutLog(t.Context(), 4))
 	check.Diff(t, []uint64{must.Get(n.log.FirstIndex())(t), n.last(t)}, []uint64{5, 6}, "the first and the newest entry of the log")
 	check.Equal(t, n.follow(t, from, raft.AppendEntriesRequest{Term: 6, PrevLogEntry: 4, PrevLogTerm: 6}), false, "an entry of another history is taken")
 	if !n.follow(t, from, raft.AppendEntriesRequest{Term: 6, PrevLogEntry: 4, PrevLogTerm: 5, Entries: entries(6, 5)}) {
@@ -150,7 +150,7 @@ func TestOwnSnapshotEndsLate(t *testing.T) {
 	ending := sync.OnceFunc(func() { close(ends); <-end }) // Raft ends a snapshot twice
 	n.stored.ending.Store(&ending)
 	cut := make(chan error, 1)
-	go func() { cut <- n.CutLog(4) }()
+	go func() { cut <- n.CutLog(t.Context(), 4) }()
 	<-ends
 	_, err := n.tryInstall(t, from, 6, 10, 6)
 	check.ErrText(t, err, errTakesOwn.Error(), "the installation fails")
@@ -160,7 +160,7 @@ func TestOwnSnapshotEndsLate(t *testing.T) {
 	if !n.follow(t, from, raft.AppendEntriesRequest{Term: 6, PrevLogEntry: 10, PrevLogTerm: 6, Entries: entries(6, 11)}) {
 		t.Error("the entry after the snapshot is rejected")
 	}
-	must.Do(t, n.CutLog(10))
+	must.Do(t, n.CutLog(t.Context(), 10))
 }
 
 // TestLogCutToTheSnapshot: a node has cut its whole log up to its snapshot, and its leader
@@ -177,7 +177,7 @@ func TestLogCutToTheSnapshot(t *testing.T) {
 				t.Fatal("the commit is rejected")
 			}
 			wait(t, "the entries are not applied", func() bool { return n.AppliedIndex() == 4 })
-			must.Do(t, n.CutLog(4))
+			must.Do(t, n.CutLog(t.Context(), 4))
 			check.Equal(t, must.Get(n.log.FirstIndex())(t), 0, "the first entry of the log")
 			check.Equal(t, n.follow(t, from, raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 2, PrevLogTerm: 5, Entries: entries(6, 3, 4, 5)}), false, "other entries than the snapshot's are taken")
 			for i, req := range requests {
@@ -207,7 +207,7 @@ func TestOldLeaderBehindASnapshot(t *testing.T) {
 			at := mustApply(t, next, "of the next leader", others...)
 			check.Equal(t, at, before+2, "the snapshot ends with entry")
 			for _, n := range others {
-				must.Do(t, n.CutLog(at))
+				must.Do(t, n.CutLog(t.Context(), at))
 			}
 			wait(t, "no leadership is handed over", func() bool {
 				to := others[0]

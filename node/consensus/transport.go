@@ -36,7 +36,7 @@ type transport struct {
 	heartbeats chan raft.RPC // that are not handled beside it
 	discards   chan chan struct{}
 	// snapshotting has a value while a snapshot is taken or received, or the log is cut. It is not a
-	// sync.Mutex: who waits for it may have to end, and virtual time stands still for a mutex's waiters.
+	// sync.Mutex: a waiter also watches end, and virtual time stands still for a mutex's waiters.
 	snapshotting chan struct{}
 }
 

@@ -148,7 +148,7 @@ func (d directory) check() error {
 	return nil
 }
 
-// endingReader ends with the error of a context, but for a read of a disk that hangs.
+// endingReader ends with the error of a context. A read that hangs is waited for.
 type endingReader struct {
 	ctx context.Context //nolint:containedctx // that of the call that reads
 	r   io.Reader

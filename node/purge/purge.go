@@ -185,7 +185,7 @@ func (w *Worker) cutLog(ctx context.Context) error {
 		}
 	}
 	w.patient = next
-	if err := w.Raft.CutLog(index); err != nil {
+	if err := w.Raft.CutLog(ctx, index); err != nil {
 		return fmt.Errorf("cutting the log: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -215,7 +216,7 @@ func (c *cluster) cutLogs(nodes ...*node) {
 			continue
 		}
 		r, index := n.raft, n.machine.position().Index
-		if err := within(writeTimeout, func() error { return r.CutLog(index) }); err != nil {
+		if err := within(writeTimeout, func() error { return r.CutLog(context.Background(), index) }); err != nil {
 			c.event("%s does not cut its log: %v", n.id, err)
 		}
 	}

@@ -251,6 +251,9 @@ func (p *containers) close() {
 	ctx := context.Background() // also after Ctrl-C
 	_, err := p.do(ctx, append(slices.Clone(p.compose), "--profile", "five", "--profile", "observability", "--profile", "operator",
 		"down", "--volumes", "--remove-orphans", "--timeout", "5")...)
+	if _, missing := p.docker("image", "inspect", p.image); missing != nil {
+		_, _ = p.docker("tag", p.formerImage(), p.image) // a rollback was broken off
+	}
 	_, _ = p.docker("image", "rm", p.formerImage()) // if it was made
 	complain(errors.Join(err, p.unused(ctx)))
 }

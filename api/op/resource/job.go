@@ -566,12 +566,7 @@ func (j *jobForm) mayLook(c *op.Call) error {
 	if err := c.WithinReads(); err != nil {
 		return err
 	}
-	err := write.Judge(c, j)
-	if err != nil && c.Await(op.Freshness{Strong: true}) == nil {
-		c.Release()
-		return write.Judge(c, j)
-	}
-	return err
+	return write.JudgeNewest(c, j)
 }
 
 // take returns the command that takes the first candidate, or nil without one. An earlier request

@@ -390,7 +390,8 @@ func TestNextJob(t *testing.T) {
 	s.Post("/api/agents", map[string]any{"id": "fay", "description": "Has a key."}).Want(t, http.StatusCreated)
 	for _, dryRun := range []bool{false, true} {
 		wrong := map[string]any{"agent": "fay", "action": "claim", "next": map[string]any{}, "edit_key": "ck_wrong", "dry_run": dryRun}
-		s.Post("/api/jobs", wrong).Want(t, http.StatusForbidden)
+		p := apitest.CheckError(t, s.Post("/api/jobs", wrong).Want(t, http.StatusForbidden))
+		check.Equal(t, len(p.Issues), 1, "issues of a wrong key, dry run %t,", dryRun)
 	}
 	post := func(agent, title string, tags ...string) string {
 		return apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": title, "body": "To be done", "tags": tags}).Job.ID

@@ -43,8 +43,9 @@ func readReport(doc *wire.Document) *reportForm {
 		r.Problems.Add(fieldEntryID.Name, "is required: the request body must be a JSON object with the text fields entry_id and reason")
 		return r
 	}
-	words, is := r.Doc.Get(fieldReason.Name).(string)
-	if is && r.Doc.Get(fieldText.Name) == nil && utf8.RuneCountInString(words) >= command.MinReport { // the reason says it all
+	words, _ := r.Doc.Get(fieldReason.Name).(string)
+	clean, _ := wire.Clean(words)
+	if r.Doc.Get(fieldText.Name) == nil && utf8.RuneCountInString(clean) >= command.MinReport { // the reason says it all
 		r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldText.Name, words)
 		if command.ReportReasons.Parse(wire.Word(words)) == 0 {
 			r.Doc.Fields = wire.Object(r.Doc.Fields).Replace(fieldReason.Name, command.ReportOther.String())

@@ -135,7 +135,7 @@ func TestReportsOfNames(t *testing.T) {
 		"an unknown channel": {map[string]any{"channel": "nowhere"}, "channel"},
 		"no target":          {nil, "entry_id"},
 		"an empty reason":    {map[string]any{"entry_id": "e1", "reason": "", "text": nil}, "reason"},
-		"no such reason":     {map[string]any{"entry_id": "e1", "reason": "bad", "text": nil}, "reason"},
+		"no such reason":     {map[string]any{"entry_id": "e1", "reason": "bad  ", "text": nil}, "reason"},
 		"nothing but an id":  {map[string]any{"entry_id": "e1", "reason": nil, "text": nil}, "reason"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,19 +77,21 @@ func answerDryRun(c *op.Call, d Draft) error {
 		return err
 	}
 	notes := []string{DryRunNote}
+	refused, err := false, error(nil)
 	switch a := &c.Admission; {
 	case a.Earlier.KeyIssued:
 		notes = append(notes, "Without dry_run it would replace the keys, which were never used, and write nothing else: it repeats what was written before.")
+		refused, err = checkPolicy(c)
 	case a.Repeats, a.Earlier.Outcome == command.OutcomeDuplicate:
 		notes = append(notes, "Without dry_run it would write nothing either: it repeats what was written before.")
 	default:
-		refused, err := checkDryRun(c, d)
-		if err != nil {
-			return err
-		}
-		if refused {
-			notes = append(notes, refusedNote)
-		}
+		refused, err = checkDryRun(c, d)
+	}
+	switch {
+	case err != nil:
+		return err
+	case refused:
+		notes = append(notes, refusedNote)
 	}
 	if err := f.noteName(c.View(), c.Admission.Standing); err != nil {
 		return err
@@ -116,21 +118,37 @@ func Judge(c *op.Call, d Draft) error {
 	return Invalid(c, d, view)
 }
 
+// JudgeNewest is Judge by the newest state, which is waited for if that of this node would reject.
+func JudgeNewest(c *op.Call, d Draft) error {
+	found, err := inspect(d, c.View())
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if c.Await(op.Freshness{Strong: true}) == nil {
+		c.Release()
+	}
+	return Judge(c, d)
+}
+
 // checkDryRun checks the rules that apply checks for a write. A public rule is an error. refused is
 // set if another one rejects the write.
 func checkDryRun(c *op.Call, d Draft) (refused bool, err error) {
 	if err := Judge(c, d); err != nil {
 		return false, err
 	}
-	policy := &c.Admission.Policy
-	public := policy.Rule == nil || policy.Rule.Kind.Freezes()
-	if err := policyError(c); err != nil && public {
-		return false, err
-	}
 	if err := limitError(c, c.Admission.Limit); err != nil {
 		return false, Explain(c, d, err)
 	}
-	return !public, nil
+	return checkPolicy(c)
+}
+
+// checkPolicy is the part of checkDryRun that depends on the policy.
+func checkPolicy(c *op.Call) (refused bool, err error) {
+	policy := &c.Admission.Policy
+	if policy.Rule == nil || policy.Rule.Kind.Freezes() {
+		return false, policyError(c)
+	}
+	return true, nil
 }
 
 // Preview returns the author, the values that were read, and the mentions in them.

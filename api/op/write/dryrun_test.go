@@ -143,8 +143,16 @@ func TestDryRunOfARepeat(t *testing.T) {
 	keyOf := func() string {
 		return apitest.Decoded[client.Registered](t, s.Post("/api/agents", profile).Must(t, http.StatusCreated)).EditKey
 	}
-	profile["edit_key"], profile["rotate_key"], profile["request_id"] = keyOf(), true, "request-4"
-	profile["edit_key"], profile["dry_run"] = keyOf(), true // the new key, by which its holder has the answer
+	former := keyOf()
+	profile["edit_key"], profile["rotate_key"], profile["request_id"] = former, true, "request-4"
+	profile["edit_key"] = keyOf()
+	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleAll, For: 1 << 30})
+	lost := maps.Clone(profile)
+	for _, dryRun := range []bool{true, false} {
+		lost["edit_key"], lost["dry_run"] = former, dryRun
+		s.Post("/api/agents", lost).Want(t, http.StatusForbidden, "writes_frozen")
+	}
+	profile["dry_run"] = true // with the new key, by which its holder has the answer
 	got = apitest.DryRun(t, s, func() *apitest.Response { return s.Post("/api/agents", profile) })
 	if len(got.Notes) < 2 || !strings.Contains(got.Notes[1], "write nothing either") {
 		t.Errorf("a rotation whose answer arrived: %v", got.Notes)

@@ -64,7 +64,7 @@ func Explain(parsed *kong.Context, err error) *CallError {
 		return &CallError{Code: exitUsage, Text: err.Error()}
 	case isRejected:
 		f := &CallError{Code: ExitRejected, Text: err.Error(), Try: corrected(parsed, rejected), Note: strings.Join(rejected.Notes, " ")}
-		if rejected.Retryable || rejected.Status >= http.StatusBadGateway && rejected.Code != "behind" {
+		if rejected.Code == "" || rejected.Retryable || rejected.Status >= http.StatusBadGateway && rejected.Code != "behind" {
 			f.Code, f.Try = exitUnavailable, ""
 		}
 		return f
