@@ -92,8 +92,8 @@ const (
 	longPath = "/path-of-more-than-2048-bytes"
 )
 
-// shortenPath replaces a path that is too long by one that is not served either, before the server
-// parses it: to normalize a path takes the square of its length.
+// shortenPath replaces a path longer than maxPath by longPath, which is not served. It is called before
+// the server parses the path, because normalizing takes time with the square of the length.
 func shortenPath(h *fasthttp.RequestHeader) (asConfigured fasthttp.RequestConfig) {
 	if path, _, _ := bytes.Cut(h.RequestURI(), []byte("?")); len(path) > maxPath {
 		h.SetRequestURI(longPath)

@@ -80,7 +80,7 @@ func (k *kept) change(change func(*place)) error {
 	return os.Rename(partial.Name(), k.file)
 }
 
-// request returns the id of a call that returns keys, and keeps it before, to try again after a kill.
+// request returns the request_id of a call that returns keys, and stores it: a kill may need a repeat.
 func (k *kept) request(id string) (string, error) {
 	err := k.change(func(p *place) {
 		id = cmp.Or(id, p.RequestID, NewRequestID())

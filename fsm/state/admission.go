@@ -52,9 +52,9 @@ func RepeatOf(s Reader, c *command.Register, p *ProfileRow, standing command.Sta
 	if !known {
 		return command.Result{}, false
 	}
-	// A request_id may be guessed, and the rotation may have been meant to disable the
-	// previous key. So neither of them alone is enough to renew the key. That of a purged
-	// profile stays: the repeated registration would log its text again.
+	// A request_id may be guessed, and the rotation may have been meant to disable the previous
+	// key: neither of them alone renews the key. The key of a purged profile is never renewed,
+	// because the repeated registration would log its text again.
 	same := first.Content == sum
 	issuer := fromAddress(&c.Proof, p.Issuer) && !shared(s, &c.Proof)
 	renewed := !holds && first.Entry == p.Issued && (issuer || same && !lost) && p.unused(s.Instant()) && !p.Purged

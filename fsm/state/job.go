@@ -22,7 +22,7 @@ const (
 	JobHidden  JobStatus = 5 // by a moderator; it is in no list
 )
 
-// JobStatuses are the names of the states in the interface. The lists of jobs by status have them, too.
+// JobStatuses are the names of the states. The interface takes all but hidden as a filter.
 var JobStatuses = command.Names{
 	0: "job status", JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden",
 }

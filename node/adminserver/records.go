@@ -41,8 +41,8 @@ func ErasesNext(report admin.ClusterReport, purge uint64) bool {
 	})
 }
 
-// VerifiesBackups reports whether the server that made the report is the one that restores the scheduled
-// backups as a check: the healthy follower with the lowest id, or the leader if there is none.
+// VerifiesBackups reports whether the server that made the report restores the scheduled backups as a
+// check. The healthy follower with the lowest id does, or the leader if there is none.
 func VerifiesBackups(report admin.ClusterReport) bool {
 	for _, s := range report.Servers {
 		if s.ID != report.Leader && s.Part != admin.Outside && s.Report != nil && s.Report.Ready && !s.Report.Slow {

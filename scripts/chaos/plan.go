@@ -103,8 +103,8 @@ const (
 	voters = 3
 	// usualPause is the pause of each of the 24 clients after each call.
 	usualPause = 20 * time.Millisecond
-	// steady is how long clients work before the first fault, and enoughWrites how many
-	// writes a second they must reach in that time: with fewer, a run is void.
+	// steady is how long clients work before the first fault. If they write less than enoughWrites
+	// times a second meanwhile, the run is void.
 	steady       = 5 * time.Second
 	enoughWrites = 100
 	// afterwards is how long they work on after the last fault.

@@ -322,7 +322,7 @@ func (n *Node) Raw(method, path, body string, want int, headers ...string) (*raw
 	return res, err
 }
 
-// List returns every entry that a query finds on the node, once it has applied an index.
+// List returns all entries that match a query, once the node has applied an index.
 func (n *Node) List(index uint64, query client.EntryQuery) ([]client.Entry, error) {
 	query.Limit = pageSize
 	return Collect(n.Client(index).Entries(n.run.Ctx, query))
