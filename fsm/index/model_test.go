@@ -106,11 +106,19 @@ func (m *model) invert() {
 	}
 }
 
-// words returns the words that a prefix stands for.
-func (m *model) words(prefix string) []string {
+// within returns the seqs in [from, to) that carry a term.
+func (m *model) within(term string, from, to uint64) []uint64 {
+	list := m.lists[term]
+	low, _ := slices.BinarySearch(list, from)
+	high, _ := slices.BinarySearch(list, to)
+	return list[low:high]
+}
+
+// words returns the words of [from, to) that a prefix stands for.
+func (m *model) words(prefix string, from, to uint64) []string {
 	var found []string
-	for term, list := range m.lists {
-		if strings.HasPrefix(term, WordClass+prefix) && list[0] < m.next() {
+	for term := range m.lists {
+		if strings.HasPrefix(term, WordClass+prefix) && len(m.within(term, from, to)) > 0 {
 			found = append(found, term)
 		}
 	}
@@ -118,12 +126,42 @@ func (m *model) words(prefix string) []string {
 	return found[:min(len(found), MaxPrefixWords)]
 }
 
+// onDisk is what a search finds on disk.
+type onDisk struct {
+	sealed uint64   // the entries below it
+	words  []string // that the query's prefix stands for there
+}
+
+// wordsOnDisk returns the words on disk that a prefix stands for. The reader may have more of them than
+// the cut counts as sealed.
+func wordsOnDisk(t fataler, r pebble.Reader, prefix string) (words []string) {
+	t.Helper()
+	lower := appendTerm(nil, testPrefix, WordClass+prefix)
+	lower = lower[:len(lower)-1]
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)})
+	if err != nil {
+		t.Fatalf("words on disk: %v", err)
+	}
+	for valid := iter.First(); valid && len(words) < MaxPrefixWords; {
+		term, _, _, err := splitKey(iter.Key())
+		if err != nil {
+			t.Fatalf("words on disk: %v", err)
+		}
+		words = append(words, string(term[len(testPrefix)+1:len(term)-1]))
+		valid = iter.SeekGE(keyAfter(term))
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatalf("words on disk: %v", err)
+	}
+	return words
+}
+
 // search answers q by going through the entries of the rarest term.
-func (m *model) search(q Query) (seqs []uint64, more bool) {
+func (m *model) search(q Query, disk onDisk) (seqs []uint64, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.invert()
-	for _, seq := range slices.Backward(m.candidates(q)) {
+	for _, seq := range slices.Backward(m.candidates(q, disk)) {
 		if seq < q.Min || q.Before != 0 && seq >= q.Before || seq >= m.next() {
 			continue
 		}
@@ -136,7 +174,7 @@ func (m *model) search(q Query) (seqs []uint64, more bool) {
 }
 
 // candidates returns the seqs that carry everything, in order.
-func (m *model) candidates(q Query) []uint64 {
+func (m *model) candidates(q Query, disk onDisk) []uint64 {
 	var sets [][]uint64
 	for i, term := range q.All {
 		list := m.lists[term]
@@ -147,14 +185,21 @@ func (m *model) candidates(q Query) []uint64 {
 		}
 		sets = append(sets, list)
 	}
-	groups := slices.Clone(q.Any)
-	if q.Prefix != "" {
-		groups = append(groups, m.words(q.Prefix))
-	}
-	for _, group := range groups {
+	for _, group := range q.Any {
 		var union []uint64
 		for _, term := range group {
 			union = append(union, m.lists[term]...)
+		}
+		slices.Sort(union)
+		sets = append(sets, slices.Compact(union))
+	}
+	if q.Prefix != "" {
+		var union []uint64
+		for _, word := range disk.words {
+			union = append(union, m.within(word, m.first, disk.sealed)...)
+		}
+		for _, word := range m.words(q.Prefix, disk.sealed, m.next()) {
+			union = append(union, m.within(word, disk.sealed, m.next())...)
 		}
 		slices.Sort(union)
 		sets = append(sets, slices.Compact(union))
@@ -262,7 +307,11 @@ type fataler interface {
 // checkSearch compares a search with the model.
 func checkSearch(t fataler, c Cut, r pebble.Reader, m *model, q Query) {
 	t.Helper()
-	want, wantMore := m.search(q)
+	disk := onDisk{sealed: c.sealed}
+	if q.Prefix != "" {
+		disk.words = wordsOnDisk(t, r, q.Prefix)
+	}
+	want, wantMore := m.search(q, disk)
 	got, more, err := c.Search(r, q)
 	if err != nil {
 		t.Fatalf("search %+v: %v", q, err)

@@ -7,7 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// MaxPrefixWords is the maximum number of words that a prefix expands to.
+// MaxPrefixWords is the maximum number of words that a prefix expands to in memory, and as many
+// on disk.
 const MaxPrefixWords = 256
 
 // maxPrefixLook bounds the words in memory that a search examines for a prefix, newest
@@ -40,8 +41,8 @@ type memoryWord struct {
 	part *part
 }
 
-// expand finds the words for the query's prefix.
-func (s *search) expand() error {
+// findWords finds the words in memory for the query's prefix.
+func (s *search) findWords() {
 	w := &s.words
 	look := maxPrefixLook
 	for _, p := range slices.Backward(s.cut.parts) {
@@ -58,16 +59,32 @@ func (s *search) expand() error {
 	}
 	s.work += maxPrefixLook - look
 	w.keepFirst()
-	if s.cut.sealed > s.cut.first {
-		lower := appendTerm(nil, s.cut.prefix, WordClass+s.query.Prefix)
-		lower = lower[:len(lower)-1]
-		iter, err := s.reader.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)})
+}
+
+// openWords opens a cursor for each word on disk for the query's prefix.
+func (s *search) openWords() error {
+	lower := appendTerm(nil, s.cut.prefix, WordClass+s.query.Prefix)
+	lower = lower[:len(lower)-1]
+	iter, err := s.reader.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)})
+	if err != nil {
+		return err
+	}
+	w := &s.words
+	w.iter = iter
+	for valid := iter.First(); valid && len(w.cursors) < MaxPrefixWords; {
+		term, _, _, err := splitKey(iter.Key())
 		if err != nil {
 			return err
 		}
-		w.iter = iter
+		c := w.addSealed(term)
+		if err := c.read(); err != nil {
+			return err
+		}
+		valid = w.nextWord(c.key[:c.size])
 	}
-	return w.list(len(s.cut.prefix) + 1 + len(WordClass))
+	w.start()
+	s.work += len(w.cursors)
+	return iter.Error()
 }
 
 // hold collects a word from memory, unless too many sort before it.
@@ -86,7 +103,7 @@ func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 
 func (w *words) text(i int) []byte { return w.memory[i].text(w.texts) }
 
-// keepFirst sorts the words from memory and keeps the first ones, and one more for list.
+// keepFirst sorts the words from memory and keeps the first ones.
 func (w *words) keepFirst() {
 	slices.SortFunc(w.memory, func(x, y memoryWord) int { return x.compare(y.sortedTerm, w.texts) })
 	distinct := 0
@@ -94,7 +111,7 @@ func (w *words) keepFirst() {
 		if i > 0 && bytes.Equal(w.text(i), w.text(i-1)) {
 			continue
 		}
-		if distinct++; distinct > MaxPrefixWords+1 {
+		if distinct++; distinct > MaxPrefixWords {
 			w.bound = string(w.text(i))
 			w.cut(i)
 			return
@@ -113,55 +130,6 @@ func (w *words) cut(n int) {
 	}
 	clear(w.memory[n:])
 	w.memory, w.texts = w.memory[:n], append(w.texts[:0], texts...)
-}
-
-// list goes through the words of both kinds in order, up to MaxPrefixWords, and notes those
-// on disk. wordAt is where the word begins in a key.
-func (w *words) list(wordAt int) error {
-	count, mem := 0, 0
-	valid := w.iter != nil && w.iter.First()
-	for count < MaxPrefixWords && (valid || mem < len(w.memory)) {
-		var term, word []byte
-		if valid {
-			var err error
-			if term, _, _, err = splitKey(w.iter.Key()); err != nil {
-				return err
-			}
-			word = term[wordAt : len(term)-1]
-		}
-		order := -1
-		switch {
-		case mem == len(w.memory):
-			order = 1
-		case valid:
-			order = bytes.Compare(w.text(mem), word)
-		}
-		if count++; order <= 0 {
-			mem = w.nextInMemory(mem)
-		}
-		if order >= 0 {
-			c := w.addSealed(term)
-			if err := c.read(); err != nil {
-				return err
-			}
-			valid = w.nextWord(c.key[:c.size])
-		}
-	}
-	if w.iter != nil && w.iter.Error() != nil {
-		return w.iter.Error()
-	}
-	clear(w.memory[mem:])
-	w.memory = w.memory[:mem]
-	return nil
-}
-
-// nextInMemory returns the position after all copies of the word at i.
-func (w *words) nextInMemory(i int) int {
-	next := i + 1
-	for next < len(w.memory) && bytes.Equal(w.text(next), w.text(i)) {
-		next++
-	}
-	return next
 }
 
 // loadMemory adds the offsets of all words in a part of memory. Some may belong to entries

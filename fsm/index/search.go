@@ -15,8 +15,8 @@ import (
 type Query struct {
 	All      []string
 	Any, Not [][]string
-	// Prefix is the beginning of a word, without its class, or "". It
-	// stands for the first MaxPrefixWords words of the whole cut that begin with
+	// Prefix is the beginning of a word, without its class, or "". On disk, and in
+	// memory, it stands for the first MaxPrefixWords words there that begin with
 	// it, in the order of their bytes, which the word Prefix itself leads.
 	Prefix string
 	// Also is the seq of an entry that counts as carrying the last term of All,
@@ -141,12 +141,7 @@ func (s *search) run() ([]uint64, error) {
 		}
 	}
 	if s.query.Prefix != "" {
-		if err := s.expand(); err != nil {
-			return nil, err
-		}
-		if len(s.words.memory) == 0 && len(s.words.cursors) == 0 {
-			return nil, nil
-		}
+		s.findWords()
 	}
 	for _, p := range slices.Backward(s.cut.parts) {
 		if p.end.Load() <= max(s.cut.sealed, s.from) {
@@ -272,12 +267,15 @@ func (s *search) runSealed() error {
 	if err := s.openTerms(top); err != nil {
 		return err
 	}
-	for _, u := range s.unions {
-		if len(u.heap) == 0 {
-			return nil
-		}
+	target, ok, err := s.align(top, bottom)
+	if ok && s.query.Prefix != "" { // only now: the words cost more than the rest
+		s.unions = append(s.unions, &s.words.union)
+		err = s.openWords()
 	}
-	for target := top; ; target-- {
+	if err != nil || !ok {
+		return err
+	}
+	for ; ; target-- {
 		at, ok, err := s.align(target, bottom)
 		if err != nil || !ok {
 			return err
@@ -330,10 +328,6 @@ func (s *search) openTerms(top uint64) (err error) {
 				return err
 			}
 		}
-	}
-	if s.query.Prefix != "" {
-		s.unions = append(s.unions, &s.words.union)
-		s.words.start()
 	}
 	return nil
 }
