@@ -70,6 +70,8 @@ END {
     ratio("writes of " by ", of etcd's rate", of "/new requests/s", of "/etcd requests/s")
     ratio("writes of " by ", p99 of etcd's", of "/new p99-ms", of "/etcd p99-ms")
   }
+  ratio("CPU of a write of 64 clients, of the binary before", "BenchmarkWrite/leader/64/new cpu-us/op", "BenchmarkWrite/leader/64/old cpu-us/op")
+  ratio("list of 50, of static bytes", "BenchmarkList/follower/64/new requests/s", "BenchmarkList/follower/64/static requests/s")
   ratio("64 clients through followers, of the leader's rate", "BenchmarkWrite/followers/64/new requests/s", "BenchmarkWrite/leader/64/new requests/s")
   ratio("home, of a list", "BenchmarkHome/follower/64/new requests/s", "BenchmarkList/follower/64/new requests/s")
   grows("two words, many entries of few", "BenchmarkSearch/follower/16/new p50-ms")

@@ -48,10 +48,13 @@ func TestTable(t *testing.T) {
 	}{
 		{"the last release", "x-cluster.txt", cluster, true, []string{
 			"writes of 64 clients, of etcd's rate 0.86 >=1 0.86 missed",
+			"list of 50, of static bytes 0.65 >=0.75 0.65 missed",
+			"CPU of a write of 64 clients, of the binary before - <=0.72 0.85",
 			"ten times the peak, of the peak 0.74 >=0.85 0.74 missed",
 			"a prefix, ten times the entries - <=3 2.5",
 		}},
 		{"fewer writes", "x-cluster.txt", strings.ReplaceAll(cluster, "5058 requests/s", "4400 requests/s"), true, []string{"writes of 64 clients, of etcd's rate 0.84 >=1 0.86 missed"}},
+		{"beside the binary before", "x-cluster.txt", strings.ReplaceAll(cluster, "/leader/64/etcd", "/leader/64/old"), false, []string{"CPU of a write of 64 clients, of the binary before 1.38 <=0.72 0.85 worse than before"}},
 		{"far fewer", "x-cluster.txt", strings.NewReplacer("4957 requests/s", "4400 requests/s", "5058 requests/s", "4400 requests/s").Replace(cluster), false, []string{"writes of 64 clients, of etcd's rate 0.75 >=1 0.86 worse than before"}},
 		{"many entries", "x-growth.txt", growth, true, []string{
 			"two words, many entries of few 5.77 <=2.5 5.77 missed",
