@@ -183,7 +183,7 @@ func (c *nodes) run() {
 	for _, nd := range c.Nodes {
 		crowd.Nodes = append(crowd.Nodes, &harness.Node{Name: nd.Config.NodeID, URL: nd.URL()})
 	}
-	crowd.Begin(c.t.Context())
+	endCrowd := crowd.Begin(c.t.Context())
 	for time.Since(began) < cmp.Or(*length, nodesLength) && c.found() == 0 {
 		c.pass(time.Duration(c.rng.Int64N(int64(c.mix.pause))))
 		c.startAll()
@@ -192,7 +192,7 @@ func (c *nodes) run() {
 	}
 	c.settle()
 	last := c.lastWrite()
-	crowd.End()
+	endCrowd()
 	c.WaitConverged()
 	c.judge(history.Calls, began, last)
 }

@@ -50,7 +50,7 @@ func TestEveryLatencyCounts(t *testing.T) {
 func TestTextsHaveTheirSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWriter(rapid.Uint64().Draw(t, "seed"))
-		text := string(w.appendText([]byte("kept"), mark("bench-abc", 7, 8)))
+		text := string(w.appendText([]byte("kept"), "bench-abc-7-8"))
 		if len(text) != bodySize+len("kept") || !strings.HasPrefix(text, "keptbench-abc-7-8 ") {
 			t.Fatalf("%d bytes: %q", len(text), text)
 		}

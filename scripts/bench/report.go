@@ -12,8 +12,6 @@ import (
 
 // Report is the result of a measurement.
 type Report struct {
-	Mode              Mode               `json:"mode"`
-	Connections       int                `json:"connections"`
 	DurationMillis    float64            `json:"durationMs"`
 	Requests          uint64             `json:"requests"` // answered, whatever the status
 	RequestsPerSecond float64            `json:"requestsPerSecond"`
@@ -29,9 +27,7 @@ type Report struct {
 type Latency struct {
 	Requests uint64  `json:"requests"`
 	P50      float64 `json:"p50"`
-	P90      float64 `json:"p90"`
 	P99      float64 `json:"p99"`
-	Max      float64 `json:"max"`
 }
 
 const firstErrorStatus = 400
@@ -40,8 +36,7 @@ const all = "all" // the key of the latencies of every kind of request together
 
 func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 	r := &Report{
-		Mode: o.Mode, Connections: len(workers), DurationMillis: milliseconds(elapsed),
-		Latency: map[string]Latency{}, Statuses: map[string]uint64{}, Failures: map[string]uint64{},
+		DurationMillis: milliseconds(elapsed), Latency: map[string]Latency{}, Statuses: map[string]uint64{}, Failures: map[string]uint64{},
 	}
 	merged := map[string]*hdrhistogram.Histogram{all: newHistogram()}
 	for _, w := range workers {
@@ -68,10 +63,7 @@ func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 		if name == all && o.Mode != Mixed {
 			continue
 		}
-		r.Latency[name] = Latency{
-			Requests: uint64(h.TotalCount()),
-			P50:      percentile(h, 50), P90: percentile(h, 90), P99: percentile(h, 99), Max: percentile(h, 100),
-		}
+		r.Latency[name] = Latency{Requests: uint64(h.TotalCount()), P50: percentile(h, 50), P99: percentile(h, 99)}
 	}
 	r.RequestsPerSecond = float64(r.Requests) / elapsed.Seconds()
 	return r

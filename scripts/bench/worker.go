@@ -136,7 +136,13 @@ func (w *worker) connect(ctx context.Context) bool {
 	if w.client == nil {
 		w.client = &fasthttp.HostClient{
 			Addr: w.targets[w.at], Name: "commons-bench",
-			Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
+			Dial: func(addr string) (net.Conn, error) {
+				c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", addr)
+				if err == nil {
+					context.AfterFunc(ctx, func() { c.Close() })
+				}
+				return c, err
+			},
 			MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
 			ReadBufferSize: readBuffer, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
 		}
@@ -151,25 +157,6 @@ func (w *worker) connect(ctx context.Context) bool {
 	}
 	w.client.ReleaseConn(c)
 	return true
-}
-
-// boundConn is closed when a context ends.
-type boundConn struct {
-	net.Conn
-	unbind func() bool
-}
-
-func dial(ctx context.Context, addr string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &boundConn{Conn: c, unbind: context.AfterFunc(ctx, func() { c.Close() })}, nil
-}
-
-func (c *boundConn) Close() error {
-	c.unbind()
-	return c.Conn.Close()
 }
 
 // exchange sends the request at w.url, a POST where w.body is not empty, and reads the
@@ -280,7 +267,7 @@ func (w *worker) publish() (path string) {
 		format, path = toolStart+format+toolEnd, "/mcp"
 	}
 	// A text has letters, digits, spaces, '-' and '.', which need no escaping.
-	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent))
+	w.text = w.texts.appendText(w.text[:0], fmt.Sprintf("%s-%d-%d", w.run, w.number, w.sent))
 	w.body = fmt.Appendf(w.body[:0], format, w.text, w.number, w.channel(), title)
 	return path
 }
@@ -365,9 +352,4 @@ func (w *writer) appendText(dst []byte, mark string) []byte {
 		dst[end] = '.'
 	}
 	return dst
-}
-
-// mark returns the unique mark of a text.
-func mark(run string, connection, number int) string {
-	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }

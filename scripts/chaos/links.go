@@ -54,7 +54,6 @@ type links struct {
 	mu   sync.Mutex
 	ways map[[2]string]quality // by from and to
 	pids map[string]int
-	open []net.Listener
 }
 
 // newLinks needs a machine that can tell which process a connection belongs to.
@@ -69,7 +68,7 @@ func (l *links) add(ctx context.Context, n *harness.Node) {
 	var config net.ListenConfig
 	listener := harness.Got(config.Listen(ctx, "tcp", own))
 	n.Flags["cluster-advertise"] = own
-	l.open = append(l.open, listener)
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -79,12 +78,6 @@ func (l *links) add(ctx context.Context, n *harness.Node) {
 			go l.pass(ctx, conn, n.Name, n.Private)
 		}
 	}()
-}
-
-func (l *links) close() {
-	for _, listener := range l.open {
-		_ = listener.Close()
-	}
 }
 
 // set changes the quality of the path from one node to another.

@@ -28,7 +28,6 @@ func TestLinks(t *testing.T) {
 	}), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
-	defer l.close()
 	l.runs("me", os.Getpid())
 	other := &harness.Node{Name: "other", Private: listener.Addr().String(), Flags: map[string]string{}}
 	l.add(t.Context(), other)

@@ -128,7 +128,6 @@ func (r *report) figures() {
 		e, next := &r.plan[i], r.next(i)
 		e.Gap, e.ReadGap = gap(e, next, writes), gap(e, next, reads)
 		e.Writes, e.Reads = r.slowness(e, writes), r.slowness(e, reads)
-		e.Leaders = 0
 		for _, l := range r.leads {
 			if e.Begin <= l.At && l.At <= e.End {
 				e.Leaders++

@@ -103,7 +103,6 @@ func (o *options) run(outer *harness.Run, name string, plan []event) {
 	if b.containers != nil {
 		complain(harness.Try(func() { b.containers.keepLogs(b.nodes, began) }))
 	}
-	r.figures()
 	if r.err != nil {
 		b.run.WriteLogs(os.Stderr)
 	}
@@ -115,8 +114,7 @@ func (b *testbed) close() {
 	b.release()
 	b.run.End()
 	b.takeDisks()
-	if b.links != nil {
-		b.links.close()
+	if b.containers == nil {
 		return
 	}
 	b.containers.close()
@@ -158,28 +156,25 @@ func (b *testbed) inParts(ctx context.Context, place string, r *report) {
 	}
 	var newest struct{ LastEventID string }
 	harness.Must(b.nodes[0].Do(http.MethodGet, "/api/events", nil, &newest))
-	since := int64(0)
-	if first := harness.Got(b.nodes[0].Client(0).EntryPage(ctx, client.EntryQuery{Limit: 1})).Items; len(first) > 0 {
-		since = first[0].CreatedAt
-	}
 	var h record.History
 	b.caller = record.NewCaller(b.began, b.run.HTTP, &h)
 	crowd := &record.Crowd{
 		Client: b.caller, Nodes: b.nodes, Balancer: b.balancer,
-		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID, Since: since,
+		Seed: b.o.seed, Pause: b.o.pause, Token: token, From: newest.LastEventID,
 		Purge: b.purge, OnlyPublish: onlyPublish,
 	}
 	if b.o.contained {
 		crowd.Nodes, crowd.Wait = []*harness.Node{b.balancer}, true
 	}
-	crowd.Begin(ctx)
+	endCrowd := crowd.Begin(ctx)
 	harness.Pause(ctx, steady)
 	r.before = time.Since(b.began)
 	harness.Must(b.play(ctx, r.plan))
 	harness.Pause(ctx, afterwards)
 	well := harness.Try(b.settle)
-	crowd.End()
+	endCrowd()
 	r.calls, r.leads = h.Calls, b.watch.all()
+	r.figures()
 	stop()
 	if well != nil && ctx.Err() == nil { // the nodes' entries cannot be read
 		r.verdicts = []check.Verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []check.Finding{{Text: well.Error()}}}}
@@ -188,7 +183,6 @@ func (b *testbed) inParts(ctx context.Context, place string, r *report) {
 	}
 	harness.Must(well)
 	f := b.read(&h)
-	r.figures()
 	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered(), r.spared())
 	if b.o.contained {
 		b.kept = f.Entries[b.nodes[0].Name]

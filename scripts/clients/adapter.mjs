@@ -11,7 +11,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const { method, args, fields, take } = JSON.parse(line);
   try {
     commons ??= new Commons(urls, { minIndex, ...options });
-    const answer = commons[method.replace(/_(.)/g, (_, letter) => letter.toUpperCase())](...args, fields);
+    const answer = commons[method.replace(/_(.)/g, (_, letter) => letter.toUpperCase())](...(args ?? []), fields ?? {});
     if (take) {
       let left = take;
       for await (const item of answer) {

@@ -16,7 +16,7 @@ for line in sys.stdin:
     call = json.loads(line)
     try:
         commons = commons or Commons(**json.loads(sys.argv[1]))
-        answer = getattr(commons, call["method"])(*call["args"], **call["fields"])
+        answer = getattr(commons, call["method"])(*(call["args"] or ()), **(call["fields"] or {}))
         if call["take"]:
             for item in islice(answer, call["take"]):
                 tell(item=item)

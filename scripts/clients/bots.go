@@ -82,7 +82,7 @@ func (b *bot) write(language string, mostLines int, balancer string) (program st
 	harness.Must(os.WriteFile(source, []byte(strings.NewReplacer(node.URL, urls, "tides", b.name).Replace(program)), 0o600))
 	if source != file {
 		build := exec.CommandContext(b.env.run.Ctx, "go", "build", "-o", file, source)
-		build.Dir, build.Stderr = b.env.source, os.Stderr
+		build.Stderr = os.Stderr
 		harness.Must(build.Run())
 	}
 	return program
@@ -152,7 +152,7 @@ func (b *bot) await(n int) {
 // startWithReceiver starts the receiver of /docs/push by the command there, and the nodes with the flags
 // there.
 func (e *environment) startWithReceiver() {
-	page := string(harness.Got(os.ReadFile(filepath.Join(e.source, "api", "docs", "push.md"))))
+	page := string(harness.Got(os.ReadFile("api/docs/push.md")))
 	e.receiver = harness.Got(freeport.Take(1))
 	page = strings.ReplaceAll(page, "8443", strconv.Itoa(e.receiver))
 	_, program, _ := strings.Cut(page, "\n```python\n")

@@ -31,10 +31,8 @@ type language struct {
 
 // environment is the cluster that all languages use.
 type environment struct {
-	run     *harness.Run
-	cluster *harness.Cluster
-	source  string // directory of the module
-
+	run      *harness.Run
+	cluster  *harness.Cluster
 	receiver int // port of the receiver of /docs/push
 }
 
@@ -105,10 +103,6 @@ type process struct {
 
 // do carries out a call and returns its items, and MinIndex of the client.
 func (p *process) do(c call) (items []json.RawMessage, index uint64, err error) {
-	c.Args = append([]any{}, c.Args...) // an empty list, not null
-	if c.Fields == nil {
-		c.Fields = map[string]any{}
-	}
 	if err := json.NewEncoder(p.stdin).Encode(c); err != nil {
 		return nil, 0, err
 	}

@@ -1,6 +1,6 @@
 // Clients plays one list of scenarios with the clients in Python and JavaScript against three
-// real nodes (the tests of api/client hold the same for Go). Before that, it visits them as newcomers do,
-// who know the address alone, and runs a program with a generated client (scripts/clients/author).
+// real nodes (the tests of api/client hold the same for Go). Before that, it visits them as a newcomer does,
+// who knows the address alone, and runs a program with a generated client (scripts/clients/author).
 package main
 
 import (
@@ -13,19 +13,17 @@ import (
 )
 
 func main() {
-	author := flag.String("author", "", "a program to run with the addresses of the nodes")
+	author := flag.String("author", "", "the program with a generated client, which is run with the addresses of the nodes")
 	only := flag.String("only", "", "run the scenario of this name alone")
-	source := flag.String("source", ".", "directory of the module, to build the bot in Go in")
 	harness.Main("clients", func(r *harness.Run) {
 		r.Only = *only
-		env := &environment{run: r, cluster: r.NewCluster("main", 3), source: *source}
+		env := &environment{run: r, cluster: r.NewCluster("main", 3)}
 		env.startWithReceiver()
-		harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, newcomers...)
-		if *author != "" {
-			cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
-			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-			harness.Must(cmd.Run())
-		}
+		// While the place is empty: an agent that knows only the address of the nodes.
+		harness.Play(r, &visitor{cluster: env.cluster, index: "0"}, harness.Scenario[*visitor]{Name: "a newcomer by curl", Run: (*visitor).useCurl})
+		cmd := exec.CommandContext(r.Ctx, *author, env.cluster.URLs()...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		harness.Must(cmd.Run())
 		for _, l := range []*language{
 			{name: "python", env: env, command: []string{"python3"}, file: "commons.py", adapter: "adapter.py"},
 			{name: "js", env: env, command: []string{"node"}, file: "commons.mjs", adapter: "adapter.mjs"},

@@ -361,8 +361,7 @@ func (l *language) register(name string) string {
 func killedLeaders(l *language) {
 	const writes, mentionEach = 300, 10
 	cluster, agent, name := l.env.cluster, l.name+"-writer", l.name+"-watcher"
-	leader, others := cluster.Leader()
-	o := options{URLs: []string{leader.URL, others[0].URL, others[1].URL}, Patience: patience}
+	o := options{URLs: append([]string{cluster.Leader().URL}, cluster.URLs()...), Patience: patience}
 	keyed := o
 	keyed.Key = l.register(name)
 	var position struct{ LastEventID string }
@@ -398,7 +397,7 @@ func killedLeaders(l *language) {
 				killed.Start()
 				harness.Must(cluster.WaitReady(harness.ReadyTimeout, killed))
 			}
-			killed, _ = cluster.Leader()
+			killed = cluster.Leader()
 			killed.Kill()
 		}
 		published, newest := publish(writer, body, map[string]any{"agent": agent})

@@ -148,27 +148,18 @@ func (c *Cluster) WaitVoters() {
 	}))
 }
 
-// Leader waits until one node leads, and returns it and the others.
-func (c *Cluster) Leader() (leader *Node, others []*Node) {
+// Leader waits until a node says that it leads.
+func (c *Cluster) Leader() (leader *Node) {
 	Must(c.Run.Eventually(ReadyTimeout, func() error {
-		leader, others = nil, nil
 		for _, n := range c.Nodes {
-			s, err := n.Status()
-			switch {
-			case err != nil:
-				return err
-			case s.Leader == s.Node:
+			if s, err := n.Status(); err == nil && s.Leader == s.Node {
 				leader = n
-			default:
-				others = append(others, n)
+				return nil
 			}
 		}
-		if len(others) != len(c.Nodes)-1 {
-			return fmt.Errorf("%d nodes lead", len(c.Nodes)-len(others))
-		}
-		return nil
+		return errors.New("no node says that it leads")
 	}))
-	return leader, others
+	return leader
 }
 
 // oneVoterEach returns an error unless the voters, which are server ids, are exactly one

@@ -56,9 +56,6 @@ func (cl *Caller) do(ctx context.Context, c *Call, node *harness.Node, r request
 	if list := lists[c.Kind]; list != "" {
 		c.Seen = ids(answer, list)
 	}
-	if data, err := json.Marshal(answer); err == nil && c.Kind == Peek {
-		c.Shown = strings.Contains(string(data), c.Text)
-	}
 	cl.history.add(c)
 	return answer
 }
@@ -110,6 +107,7 @@ func (cl *Caller) send(ctx context.Context, c *Call, base string, r request) map
 		c.Outcome, c.Error = Unknown, err.Error()
 		return nil
 	}
+	c.Shown = c.Kind == Peek && strings.Contains(string(res.Body), c.Text)
 	c.Index, _ = strconv.ParseUint(res.Header.Get("X-Commons-Index"), 10, 64) // 0 without the header
 	c.read(res.Status, answer)
 	return answer

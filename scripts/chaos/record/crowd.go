@@ -37,7 +37,6 @@ type Crowd struct {
 	Poll   time.Duration // of each reader after each call; 0 means pollPause
 	Token  string        // of moderators; empty means no moderators
 	From   string        // the id of the newest event before the run
-	Since  int64         // the time of the newest entry before the run
 	// Purge purges an entry over the private port, as an operator does.
 	Purge func(id string) error
 	// OnlyPublish has recorders make no other calls.
@@ -45,9 +44,6 @@ type Crowd struct {
 	Wait        bool // one more client waits at home
 
 	Balancer *harness.Node // nil: some recorders talk to each node in turn
-
-	recording, watching         sync.WaitGroup
-	stopRecording, stopWatching context.CancelFunc
 
 	mu   sync.Mutex
 	jobs []job // the newest
@@ -69,11 +65,12 @@ type lane struct {
 	index uint64
 }
 
-// Begin starts all clients; end stops them.
-func (w *Crowd) Begin(parent context.Context) {
+// Begin starts all clients. end lets them finish: first the writers, then those that watch for new
+// entries. It is called when every node is healthy again.
+func (w *Crowd) Begin(parent context.Context) (end func()) {
+	var recorders, others sync.WaitGroup
 	recording, stopRecording := context.WithCancel(parent)
 	watching, stopWatching := context.WithCancel(parent)
-	w.stopRecording, w.stopWatching = stopRecording, stopWatching
 	w.Poll = cmp.Or(w.Poll, pollPause)
 	for r := range pinned + Balanced {
 		for i := range Lanes {
@@ -92,43 +89,40 @@ func (w *Crowd) Begin(parent context.Context) {
 				turn++
 				return w.Nodes[turn%len(w.Nodes)]
 			}
-			w.recording.Go(func() { l.work(recording) })
+			recorders.Go(func() { l.work(recording) })
 		}
 	}
 	for i := range moderators {
 		if w.Token == "" {
 			break
 		}
-		w.recording.Go(func() { w.moderate(recording, i, w.Token) })
+		recorders.Go(func() { w.moderate(recording, i, w.Token) })
 	}
 	for i := range (strongReaders + 1) * len(w.Nodes) {
 		how := Strong
 		if i < len(w.Nodes) {
 			how = Plain
 		}
-		w.recording.Go(func() {
+		recorders.Go(func() {
 			w.read(recording, how, w.Nodes[i%len(w.Nodes)], rand.New(rand.NewPCG(w.Seed, uint64(2000+i))))
 		})
 	}
 	if w.Wait {
-		w.recording.Go(func() { w.waitAtHome(recording, w.Nodes[0]) })
+		recorders.Go(func() { w.waitAtHome(recording, w.Nodes[0]) })
 	}
 	for i := range watchers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, 1, w.home) })
+		others.Go(func() { watch(watching, w.Nodes, i, w.Poll, 1, w.home) })
 	}
 	for i := range followers {
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, w.From, w.stream) })
-		w.watching.Go(func() { watch(watching, w.Nodes, i, w.Poll, w.Since, w.entriesSince) })
+		others.Go(func() { watch(watching, w.Nodes, i, w.Poll, w.From, w.stream) })
+		others.Go(func() { watch(watching, w.Nodes, i, w.Poll, 0, w.entriesSince) })
 	}
-}
-
-// End lets all clients finish: first the writers, then those that watch for new entries.
-// It is called when every node is healthy again.
-func (w *Crowd) End() {
-	w.stopRecording()
-	w.recording.Wait()
-	w.stopWatching()
-	w.watching.Wait()
+	return func() {
+		stopRecording()
+		recorders.Wait()
+		stopWatching()
+		others.Wait()
+	}
 }
 
 func (w *Crowd) watcher(i int) string { return fmt.Sprintf("watcher-%d", i) }
@@ -206,7 +200,9 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 // job posts a job, or acts on one.
 func (l *lane) job(ctx context.Context) {
 	c := Call{Client: l.name, Surface: "http", Agent: l.name}
-	jobs := l.board()
+	l.mu.Lock()
+	jobs := slices.Clone(l.jobs)
+	l.mu.Unlock()
 	own := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.poster != l.name })
 	others := slices.DeleteFunc(jobs, func(j job) bool { return j.poster == l.name })
 	switch p := l.random.IntN(20); {
@@ -257,13 +253,6 @@ func (l *lane) workOn(ctx context.Context, c *Call, j job) {
 		c.Kind = Look
 		l.Client.do(ctx, c, l.node(), request{http.MethodGet, "/api/jobs/" + c.Job + "?consistency=strong", nil, l.header})
 	}
-}
-
-// board returns the newest jobs.
-func (l *lane) board() []job {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.jobs)
 }
 
 // act makes a call of the job board. Its action has the name of the call's kind, but for Take.
