@@ -114,7 +114,7 @@ var lean = map[string][]string{
 	module + "/fsm/stats":        {"github.com/hashicorp/raft", module + "/fsm/snapshot", module + "/fsm/apply", module + "/fsm/view"},
 	module + "/fsm/apply":        {"github.com/hashicorp/raft", module + "/fsm/snapshot", module + "/fsm/view"},
 	module + "/fsm/view":         {"github.com/hashicorp/raft", module + "/fsm/snapshot", module + "/fsm/apply"},
-	module + "/node/propose":     {module + "/api", module + "/cluster", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/"},
+	module + "/node/propose":     {module + "/api", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/"},
 	module + "/node/consensus":   append([]string{module + "/node/membership", module + "/node/propose"}, surfaces...),
 	module + "/node/membership":  append([]string{module + "/node/propose", module + "/node/delivery"}, surfaces...),
 	module + "/node/delivery":    append([]string{module + "/node/membership", module + "/node/propose", module + "/node/consensus"}, surfaces...),

@@ -20,7 +20,7 @@ import (
 )
 
 // cluster holds several Pipelines over one log in memory. The test appoints the leader.
-type cluster struct {
+type fakeCluster struct {
 	tb    testing.TB
 	mu    sync.Mutex
 	log   []logged
@@ -42,7 +42,7 @@ type logged struct {
 // fakeNode is one node: Raft and the state machine are fakes, the Pipeline is real.
 type fakeNode struct {
 	*Pipeline
-	c       *cluster
+	c       *fakeCluster
 	handler http.Handler
 	id      string
 	sm      *fakeMachine
@@ -96,14 +96,14 @@ func (f *fakeFuture) respond(err error) {
 type option func(*Config)
 
 // newCluster starts n nodes without a leader. Times are short.
-func newCluster(tb testing.TB, n int, options ...option) *cluster {
+func newCluster(tb testing.TB, n int, options ...option) *fakeCluster {
 	tb.Helper()
 	return newTunedCluster(tb, n, func(*timing) {}, options...)
 }
 
-func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option) *cluster {
+func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option) *fakeCluster {
 	tb.Helper()
-	c := &cluster{tb: tb, net: &fakeNet{nodes: make(map[string]*fakeNode)}}
+	c := &fakeCluster{tb: tb, net: &fakeNet{nodes: make(map[string]*fakeNode)}}
 	for i := range n {
 		node := &fakeNode{
 			c: c, id: fmt.Sprintf("node-%d", i),
@@ -139,9 +139,9 @@ func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option
 	return c
 }
 
-func (c *cluster) close() { c.once.Do(c.shutDown) }
+func (c *fakeCluster) close() { c.once.Do(c.shutDown) }
 
-func (c *cluster) shutDown() {
+func (c *fakeCluster) shutDown() {
 	for _, n := range c.nodes {
 		n.Close()
 		close(n.stop)
@@ -158,7 +158,7 @@ func (c *cluster) shutDown() {
 }
 
 // elect makes a node Raft's leader. The nodes in unaware do not notice it.
-func (c *cluster) elect(id string, unaware ...string) *fakeNode {
+func (c *fakeCluster) elect(id string, unaware ...string) *fakeNode {
 	c.mu.Lock()
 	c.inherit()
 	c.term++
@@ -191,7 +191,7 @@ func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 }
 
 // lead elects a node and lets it lead, as a node does: Lead first.
-func (c *cluster) lead(id string, unaware ...string) *fakeNode {
+func (c *fakeCluster) lead(id string, unaware ...string) *fakeNode {
 	c.tb.Helper()
 	leader := c.elect(id, unaware...)
 	err := leader.establish()
@@ -213,7 +213,7 @@ func (n *fakeNode) establish() error {
 
 // inherit makes some entries of the current leader part of the log: a majority had them
 // before the leader counted it. The lock is held.
-func (c *cluster) inherit() {
+func (c *fakeCluster) inherit() {
 	if c.survivors == nil {
 		return
 	}

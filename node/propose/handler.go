@@ -2,11 +2,11 @@ package propose
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/trace"
 )
@@ -17,11 +17,11 @@ import (
 func (p *Pipeline) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathPropose, p.servePropose)
-	mux.HandleFunc("GET "+pathReadIndex, serveNumber(p.readAsLeader))
-	mux.HandleFunc("GET "+pathClock, serveNumber(func(context.Context) (uint64, error) {
+	mux.HandleFunc("GET "+pathReadIndex, p.serveNumber(p.readAsLeader))
+	mux.HandleFunc("GET "+pathClock, p.serveNumber(func(context.Context) (uint64, error) {
 		return uint64(p.sync.Own().UnixMicro()), nil //nolint:gosec // the other node converts it back
 	}))
-	mux.HandleFunc("GET "+pathTerm, serveNumber(func(context.Context) (uint64, error) {
+	mux.HandleFunc("GET "+pathTerm, p.serveNumber(func(context.Context) (uint64, error) {
 		d := p.deps.Load()
 		if d == nil {
 			return 0, errors.New("this node is starting")
@@ -41,7 +41,7 @@ func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
 	g, err := command.DecodeGroup(data)
 	if err != nil {
 		p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
-		writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
+		cluster.Reply(w, p.logger, http.StatusOK, result{Status: statusInvalid, Reason: shorten(err.Error())})
 		return
 	}
 	for _, value := range r.Header.Values(trace.Header) {
@@ -51,7 +51,7 @@ func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := p.submitForwarded(r.Context(), g)
 	answer.Reason = shorten(answer.Reason)
-	writeAnswer(w, answer)
+	cluster.Reply(w, p.logger, http.StatusOK, answer)
 }
 
 // submitForwarded submits a group of another node. That node may already know a newer
@@ -68,7 +68,7 @@ func (p *Pipeline) submitForwarded(ctx context.Context, g command.Group) result 
 func shorten(reason string) string { return reason[:min(len(reason), maxReasonBytes)] }
 
 // serveNumber returns a handler that answers with a number.
-func serveNumber(get func(context.Context) (uint64, error)) http.HandlerFunc {
+func (p *Pipeline) serveNumber(get func(context.Context) (uint64, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := get(r.Context())
 		switch {
@@ -77,17 +77,7 @@ func serveNumber(get func(context.Context) (uint64, error)) http.HandlerFunc {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		default:
-			writeAnswer(w, number{value})
+			cluster.Reply(w, p.logger, http.StatusOK, number{value})
 		}
 	}
-}
-
-func writeAnswer(w http.ResponseWriter, answer any) {
-	data, err := json.Marshal(answer)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // a client that gets no answer asks again
 }

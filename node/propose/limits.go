@@ -58,10 +58,8 @@ const (
 	maxCommandBytes = maxGroupBytes - command.GroupBytes - command.MaxOpen*command.OpenBytes
 	callOverhead    = 512            // the memory of an unanswered command beside its bytes
 	maxTraces       = 32             // bounds the callers' spans that go to the leader with a group
-	maxReplyBytes   = 256 << 10      // bounds the leader's answer to a forwarded group
-	maxReasonBytes  = 200            // bounds the reason in that answer
+	maxReasonBytes  = 200            // bounds the reason in the leader's answer to a forwarded group
 	maxRetryAfter   = 24 * time.Hour // bounds the retryAfter of a rejected command in that answer
-	maxJSONBytes    = 4 << 10        // bounds the other answers of the private port
 )
 
 // timing holds the time limits that tests shorten.

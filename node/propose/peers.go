@@ -3,13 +3,13 @@ package propose
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/trace"
 )
@@ -57,20 +57,16 @@ func (p peers) send(ctx context.Context, id string, g command.Group, traces ...t
 	default:
 		return result{Status: statusUnknown, Reason: "the leader answered " + resp.Status}
 	}
-	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes+1))
+	r, err := decodeReply(resp.Body, len(g.Commands))
 	if err != nil {
 		return result{Status: statusUnknown, Reason: "the leader's answer was incomplete", cause: err}
-	}
-	r, err := decodeReply(reply, len(g.Commands))
-	if err != nil {
-		return result{Status: statusUnknown, Reason: err.Error()}
 	}
 	return r
 }
 
-// decodeReply decodes the leader's answer to a group of n commands.
-func decodeReply(data []byte, n int) (r result, err error) {
-	if err = decodeAnswer(data, maxReplyBytes, &r); err == nil {
+// decodeReply decodes the leader's answer to a group of n commands. A newer leader may add fields.
+func decodeReply(from io.Reader, n int) (r result, err error) {
+	if err = cluster.ReadAnswer(from, &r); err == nil {
 		err = r.check(n)
 	}
 	if err != nil {
@@ -87,43 +83,11 @@ type number struct {
 
 // get asks another node for a number.
 func (p peers) get(ctx context.Context, id, path string) (uint64, error) {
-	var answer number
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+id+path, http.NoBody)
+	answer, err := cluster.Ask[number](ctx, p.client, id, path, nil)
 	if err != nil {
 		return 0, fmt.Errorf("ask %s: %w", id, err)
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return 0, fmt.Errorf("ask %s: %w", id, err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxJSONBytes+1))
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("ask %s: %w", id, err)
-	case resp.StatusCode != http.StatusOK:
-		return 0, fmt.Errorf("%s answered %s", id, resp.Status)
-	}
-	if err := decodeAnswer(data, maxJSONBytes, &answer); err != nil {
-		return 0, fmt.Errorf("answer of %s: %w", id, err)
 	}
 	return answer.Value, nil
-}
-
-// decodeAnswer decodes one JSON value. It rejects fields that into does not have.
-func decodeAnswer(data []byte, limit int, into any) error {
-	if len(data) > limit {
-		return errors.New("answer too long")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("decode: there is more data after the answer")
-	}
-	return nil
 }
 
 // onceBody is a request body that records whether reading it has begun. Until then the

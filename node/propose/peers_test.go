@@ -17,6 +17,7 @@ import (
 	"github.com/commons-cluster/commons/internal/must"
 	"github.com/commons-cluster/commons/internal/trace"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/freeport"
 )
@@ -90,7 +91,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 			_, _ = w.Write(reply[:len(reply)-2])
 		}, statusUnknown},
 		{"endless answer", func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", maxReplyBytes*2)))
+			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", cluster.MaxAnswerBytes*2)))
 		}, statusUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 		return w
 	}
 	w := post(strings.NewReader("rubbish"))
-	check.Equal(t, must.Get(decodeReply(w.Body.Bytes(), 1))(t).Status, statusInvalid, "rubbish")
+	check.Equal(t, must.Get(decodeReply(w.Body, 1))(t).Status, statusInvalid, "rubbish")
 	w = post(strings.NewReader(strings.Repeat("x", command.MaxForwardBytes+1)))
 	check.Equal(t, w.Code, http.StatusBadRequest, "status of what is too long")
 	for _, r := range []*http.Request{

@@ -60,16 +60,16 @@ func TestProposeWaitsForBothMachines(t *testing.T) {
 func TestLeadershipLoss(t *testing.T) {
 	tests := []struct {
 		name string
-		lose func(c *cluster, leader *fakeNode)
+		lose func(c *fakeCluster, leader *fakeNode)
 	}{
-		{"before enqueue", func(c *cluster, leader *fakeNode) {
+		{"before enqueue", func(c *fakeCluster, leader *fakeNode) {
 			c.elect("node-2")
 		}},
-		{"after enqueue, never committed", func(c *cluster, leader *fakeNode) {
+		{"after enqueue, never committed", func(c *fakeCluster, leader *fakeNode) {
 			inFlight(c.tb, leader, 1)
 			c.elect("node-2")
 		}},
-		{"after enqueue, committed by the next leader", func(c *cluster, leader *fakeNode) {
+		{"after enqueue, committed by the next leader", func(c *fakeCluster, leader *fakeNode) {
 			inFlight(c.tb, leader, 1)
 			c.mu.Lock()
 			f := leader.uncommitted[0]
@@ -80,7 +80,7 @@ func TestLeadershipLoss(t *testing.T) {
 				n.poke()
 			}
 		}},
-		{"after commit, before the answer", func(c *cluster, leader *fakeNode) {
+		{"after commit, before the answer", func(c *fakeCluster, leader *fakeNode) {
 			leader.set(func(n *fakeNode) { n.held, n.stalled = true, false })
 			await.Eventually(c.tb, "the taker applies it", func() bool { return c.nodes[1].sm.count("some text") == 1 })
 			c.elect("node-2")

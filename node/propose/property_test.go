@@ -42,7 +42,7 @@ type trouble struct {
 	limit int
 	lossy int
 
-	c     *cluster
+	c     *fakeCluster
 	rt    *rapid.T
 	acked atomic.Uint64 // the largest acknowledged index
 	mu    sync.Mutex

@@ -164,7 +164,7 @@ func (n *fakeNode) read() <-chan error {
 
 // loseAnswers withholds the first answers of a node to strong reads. It returns the count of
 // the questions, and a function that releases the answers.
-func (c *cluster) loseAnswers(node string, n int) (asked *atomic.Int64, release func()) {
+func (c *fakeCluster) loseAnswers(node string, n int) (asked *atomic.Int64, release func()) {
 	asked = new(atomic.Int64)
 	block := make(chan struct{})
 	c.net.onServed(func(_, to string, r *http.Request) {
