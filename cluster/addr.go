@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,57 +87,20 @@ func joinAddr(host string, port uint16) string {
 }
 
 // AdvertiseAddr returns the host:port that other nodes dial for a listener. The bound
-// address supplies the host or port that advertise lacks. For an unspecified host it is
-// the machine's first address that is not loopback, preferably a private one.
+// address supplies the port that advertise lacks, and all of it if advertise is "".
 func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
-	boundAddr, err := netip.ParseAddrPort(bound.String())
+	addr, err := netip.ParseAddrPort(bound.String())
 	if err != nil {
 		return "", fmt.Errorf("bound address %q: %w", bound, err)
 	}
-	host, port := "", uint16(0)
-	if advertise != "" {
-		if host, port, err = splitAddr(advertise); err != nil {
-			return "", fmt.Errorf("advertise %w", err)
-		}
+	if advertise == "" {
+		return joinAddr(addr.Addr().Unmap().String(), addr.Port()), nil
 	}
-	if port == 0 {
-		port = boundAddr.Port()
-	}
-	if ip, _ := netip.ParseAddr(host); host != "" && !ip.IsUnspecified() { // a name gives the zero address
-		return joinAddr(host, port), nil
-	}
-	ip := boundAddr.Addr().Unmap()
-	if ip.IsUnspecified() {
-		if ip, err = machineAddr(); err != nil {
-			return "", err
-		}
-	}
-	return joinAddr(ip.String(), port), nil
-}
-
-func machineAddr() (netip.Addr, error) {
-	addrs, err := net.InterfaceAddrs()
+	host, port, err := splitAddr(advertise)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("this machine's addresses: %w", err)
+		return "", fmt.Errorf("advertise %w", err)
 	}
-	var best netip.Addr
-	for _, a := range addrs {
-		prefix, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		ip := prefix.Addr().Unmap()
-		if !ip.IsGlobalUnicast() || best.IsPrivate() {
-			continue
-		}
-		if !best.IsValid() || ip.IsPrivate() {
-			best = ip
-		}
-	}
-	if !best.IsValid() {
-		return netip.Addr{}, errors.New("bound to all interfaces but this machine has only loopback addresses: say what to advertise")
-	}
-	return best, nil
+	return joinAddr(host, cmp.Or(port, addr.Port())), nil
 }
 
 func checkAllLoopback(lookup lookupFunc, addrs ...string) error {

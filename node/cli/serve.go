@@ -38,9 +38,7 @@ func (c *serveCommand) Run(ctx context.Context, std terminal.Streams) error {
 	slog.SetDefault(logger) // for libraries, which would write to stderr themselves
 	ctx, stop := terminal.UntilSignal(ctx)
 	defer stop()
-	outlived, stopOutliving := context.WithCancel(context.WithoutCancel(ctx)) // also while it ends
-	defer stopOutliving()
-	terminal.OutliveHangups(outlived, logger)
+	terminal.OutliveHangups()
 	c.Config.Version, c.Config.LogDropped = Version(), std.Dropped
 	if c.Config.Build, err = build(); err != nil {
 		logger.WarnContext(ctx, "this build has no name: entity tags differ from those of other nodes", "error", err)

@@ -140,7 +140,6 @@ func openLog(path string) (*os.File, error) {
 // blocks on its output.
 func (c *child) copyLog(log io.Writer, from io.ReadCloser) {
 	defer from.Close()
-	important := newFilter(time.Now)
 	reader := bufio.NewReaderSize(from, 64<<10)
 	for {
 		line, err := readLine(reader)
@@ -148,7 +147,7 @@ func (c *child) copyLog(log io.Writer, from io.ReadCloser) {
 			if _, err := fmt.Fprintln(log, line); err != nil {
 				c.out.line(c.name, "log: "+err.Error())
 			}
-			if important.shows(line) {
+			if isImportant(line) {
 				c.out.line(c.name, line)
 			}
 		}

@@ -272,32 +272,16 @@ func TestBusyPortsAreAllListed(t *testing.T) {
 	check.Equal(t, strings.Count(err.Error(), "\n  - "), 2, "addresses listed in %v", err)
 }
 
-func TestFilter(t *testing.T) {
-	now := time.Now()
-	f := newFilter(func() time.Time { return now })
-	for _, tc := range []struct {
-		line  string
-		after time.Duration
-		want  bool
-	}{
-		{`time=x level=INFO msg=hello`, 0, false},
-		{`time=x level=DEBUG msg="a level=ERROR quoted"`, 0, false},
-		{`time=x level=WARN msg="vote failed" term=1`, 0, true},
-		{`time=x level=WARN msg="vote failed" term=2`, time.Second, false},
-		{`time=x level=WARN msg="vote failed" term=3`, quietFor, true},
-		{`time=x level=ERROR msg=other`, 0, true},
-		{`time=x level=WARN msg="heartbeat timeout" node=n1 part=raft term=2`, 0, false},
-		{`panic: runtime error`, 0, true},
-		{`panic: runtime error`, 0, true},
+func TestIsImportant(t *testing.T) {
+	for line, want := range map[string]bool{
+		`time=x level=INFO msg=hello`:                                        false,
+		`time=x level=DEBUG msg="a level=ERROR quoted"`:                      false,
+		`time=x level=WARN msg="vote failed" term=1`:                         true,
+		`time=x level=ERROR msg=other`:                                       true,
+		`time=x level=WARN msg="heartbeat timeout" node=n1 part=raft term=2`: false,
+		`panic: runtime error`:                                               true,
 	} {
-		now = now.Add(tc.after)
-		check.Equal(t, f.shows(tc.line), tc.want, "%s: shown", tc.line)
-	}
-	for i := range 2 * quietMessages {
-		f.shows(fmt.Sprintf("level=WARN msg=m%d", i))
-	}
-	if len(f.shown) > quietMessages {
-		t.Errorf("%d messages remembered", len(f.shown))
+		check.Equal(t, isImportant(line), want, "%s: shown", line)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -58,22 +57,9 @@ func hangsUp() bool {
 }
 
 // OutliveHangups keeps a process without a terminal running at a SIGHUP. Without a terminal the
-// signal can only be a request to reload; the log explains that none is needed.
-func OutliveHangups(ctx context.Context, logger *slog.Logger) {
-	if hangsUp() || signal.Ignored(syscall.SIGHUP) {
-		return
+// signal can only be a request to reload, and there is nothing to reload.
+func OutliveHangups() {
+	if !hangsUp() {
+		signal.Ignore(syscall.SIGHUP)
 	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(hangups)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangups:
-				logger.InfoContext(ctx, "SIGHUP: nothing to reload, the node goes on; the secret file is read again by itself, and settings take a restart")
-			}
-		}
-	}()
 }
