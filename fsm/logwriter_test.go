@@ -579,7 +579,7 @@ func (w *logWriter) setRule() command.Payload {
 	case command.RuleChannel:
 		c.Subject = "channel-1"
 	case command.RulePattern:
-		c.Fold, c.Subject = command.FoldVersion, one(w, "alpha", "beta")
+		c.Subject = one(w, "alpha", "beta")
 	case command.RuleUnproven, command.RuleAll:
 		c.For = 5000 // they keep most others out
 	}

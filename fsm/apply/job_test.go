@@ -514,7 +514,7 @@ func TestJobStepsAreBounded(t *testing.T) {
 	for n := range uint64(state.MaxJobSteps + 5) {
 		job = job.WithStep(state.JobStep{Kind: state.EventClaim, Entry: n, At: int64(n)})
 	}
-	steps := state.StepsOf(job.Steps)
+	steps := job.Steps
 	check.Equal(t, len(steps), state.MaxJobSteps, "steps")
 	check.Equal(t, steps[0], state.JobStep{Kind: state.EventClaim, Entry: 5, At: 5}, "the oldest step")
 }

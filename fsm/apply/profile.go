@@ -36,7 +36,7 @@ func (tx *Txn) createProfile(c *command.Register) command.Result {
 	}
 	p := state.ProfileRow{
 		ID: c.Agent, ProfileFields: state.MergeProfile(c, state.ProfileFields{}, true), First: tx.Revision + 1,
-		CreatedAt: tx.now, Sender: provingSender(&c.Proof), House: c.House,
+		CreatedAt: tx.now, Sender: provingSender(&c.Proof),
 	}
 	copy(p.Recovery[:], c.NewRecovery)
 	tx.countName(p.Sender)

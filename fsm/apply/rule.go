@@ -41,7 +41,7 @@ func (tx *Txn) endRules() {
 }
 
 func (tx *Txn) applySetRule(c *command.SetRule) command.Result {
-	rule := &state.Rule{Kind: c.Kind, Subject: c.Subject, At: tx.now, Fold: c.Fold, By: c.By, Reason: c.Reason}
+	rule := &state.Rule{Kind: c.Kind, Subject: c.Subject, At: tx.now, By: c.By, Reason: c.Reason}
 	if c.For > 0 {
 		rule.Until = tx.now + c.For
 	}

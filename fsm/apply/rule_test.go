@@ -165,8 +165,8 @@ func TestPolicyOnArrival(t *testing.T) {
 	if j := r.checkPolicy(old, "::ffff:192.0.2.77"); j.Rule == nil {
 		t.Error("an address in its other form is let in")
 	}
-	reject := r.set(&command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: `(?i)\bpills\b`})
-	newest := r.set(&command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "lottery"})
+	reject := r.set(&command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: `(?i)\bpills\b`})
+	newest := r.set(&command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: "lottery"})
 	for body, want := range map[string]state.PolicyCheck{
 		"Some Pills here":     {Rule: &state.Rule{Number: reject}},
 		"Some spills":         {},
@@ -218,7 +218,7 @@ func TestDocumentedPattern(t *testing.T) {
 func TestRulesAreBounded(t *testing.T) {
 	r := newRig(t)
 	pattern := func(i int) *command.SetRule {
-		return &command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: fmt.Sprint("word", i)}
+		return &command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: fmt.Sprint("word", i)}
 	}
 	for i := range command.MaxPatterns {
 		r.set(pattern(i))
@@ -232,7 +232,6 @@ func TestRulesAreBounded(t *testing.T) {
 	for before := uint64(0); ; {
 		rules, next := v.Policy().Rules(before, 10)
 		for _, rule := range rules {
-			check.Equal(t, rule.Fold == command.FoldVersion, rule.Kind == command.RulePattern, "rule %d has the version of the fold", rule.Number)
 			seen = append(seen, rule.Number)
 		}
 		if before = next; next == 0 {
@@ -259,7 +258,7 @@ func TestRecordOfRules(t *testing.T) {
 	for _, c := range []*command.SetRule{
 		rule(command.RuleNetwork, "192.0.2.0/24"), rule(command.RuleName, "eve"), rule(command.RuleSender, "e1"),
 		rule(command.RuleChannel, "den"),
-		{Order: fsmtest.ByOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills"},
+		{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: "pills"},
 	} {
 		r.set(c)
 	}

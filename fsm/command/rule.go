@@ -53,14 +53,7 @@ type SetRule struct {
 	// channel, or a pattern (RE2); "" for the others.
 	Subject string `cbor:"11,keyasint,omitempty"`
 	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0 means for good, except for freezes
-	Fold    uint8  `cbor:"14,keyasint,omitempty"` // FoldVersion of the program that made a pattern; 0 for the others
 }
-
-// FoldVersion is the version of text.Plain. A pattern is matched by the version that it was made
-// with, so that a later one does not change its effect. A new version needs a new format, because
-// every node must know the folds of all rules; it keeps the code of the older ones. Version 1 is
-// the only one.
-const FoldVersion = 1
 
 // LiftRule ends a rule.
 type LiftRule struct {
@@ -73,7 +66,6 @@ func (c *LiftRule) check() error { return c.Order.check() }
 func (c *SetRule) check() error {
 	return errors.Join(
 		c.Order.check(), checkText("subject", c.Subject, 0, MaxNameKeyBytes), c.checkSubject(), c.checkFor(),
-		refuse((c.Kind == RulePattern) != (c.Fold > 0) || c.Fold > FoldVersion, "a pattern needs a version of the fold that is known"),
 	)
 }
 

@@ -41,20 +41,11 @@ func TestRuleChecks(t *testing.T) {
 		{kind: 99, subject: "x", forMS: 1, wrong: true},
 	} {
 		c := &command.SetRule{Order: fsmtest.ByOperator, Kind: test.kind, Subject: test.subject, For: test.forMS}
-		if c.Kind == command.RulePattern {
-			c.Fold = command.FoldVersion
-		}
 		err := command.Check(c)
 		check.Equal(t, err != nil, test.wrong, "%+v is wrong, %v", c, err)
 		if !test.wrong {
 			command.CheckRoundTrip(t, c)
 		}
 	}
-	for kind, fold := range map[command.RuleKind]uint8{command.RulePattern: 0, command.RuleName: 1} {
-		c := &command.SetRule{Order: fsmtest.ByOperator, Kind: kind, Subject: "pills", For: 1, Fold: fold}
-		check.Equal(t, command.Check(c) != nil, true, "a rule of the kind %s with version %d of the fold is refused", kind, fold)
-	}
-	unknown := &command.SetRule{Order: fsmtest.ByOperator, Kind: command.RulePattern, Subject: "pills", Fold: command.FoldVersion + 1}
-	check.Equal(t, command.Check(unknown) != nil, true, "an unknown version of the fold is refused")
 	command.CheckRoundTrip(t, &command.LiftRule{Order: fsmtest.ByOperator, Number: 7})
 }

@@ -85,7 +85,7 @@ func (s RecentByAuthor) Holds(first, last uint64) bool {
 
 // Fields implements state.Row.
 func (s *RecentByAuthor) Fields(c *state.Codec) {
-	state.ListRest(c, (*[]Authored)(s), func(e *Authored) { c.Fields(&e.Seq, &e.Author) })
+	state.List(c, (*[]Authored)(s), func(e *Authored) { c.Fields(&e.Seq, &e.Author) })
 }
 
 // A waiting list holds entries that any agent can answer or take: unanswered questions

@@ -67,7 +67,7 @@ type DeliveryEnd struct {
 
 // DeliveryRow is the row of SpaceDelivery.
 //
-//	version1 kind1 status1 entry QueuedAt ChangedAt attempts failures hook
+//	kind1 status1 entry QueuedAt ChangedAt attempts failures hook
 //	holder reason
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -84,15 +84,12 @@ type DeliveryRow struct {
 	Reason    string         // of the newest failure, or of the end; may be empty
 }
 
-const deliveryRowVersion = 1
-
 // Fields implements state.Row.
 func (d *DeliveryRow) Fields(c *state.Codec) {
 	var holder []byte
 	if d.Status == DeliverySending {
 		holder = d.Holder[:]
 	}
-	c.Version(deliveryRowVersion)
 	c.Fields(
 		(*byte)(&d.Kind), (*byte)(&d.Status), &d.Entry, &d.QueuedAt, &d.ChangedAt, &d.Attempts, &d.Failures, &d.Hook,
 		&holder, &d.Reason,

@@ -32,7 +32,7 @@ func DueKey(at int64, agentKey string) []byte {
 // Outbox holds the deliveries that wait for an agent, and when earlier attempts began: the row of
 // SpaceOutbox. It is never deleted, so that no number is used again.
 //
-//	version1 flags1 hook last sending NotBefore failing len(queue) queue... len(begun) begun...
+//	flags1 hook last sending NotBefore failing len(queue) queue... len(begun) begun...
 //
 // Numbers are uvarints, in queue and begun too: there, delivery numbers and begun instants are
 // differences from the one before. The lowest bit of a delivery's ready is its proven.
@@ -58,14 +58,10 @@ type Queued struct {
 	Entry  uint64 // as in the DeliveryRow: hiding an entry looks for it in up to 50 queues
 }
 
-const (
-	outboxRowVersion = 1
-	flagProven       = 1 << 0 // of a delivery in the queue
-)
+const flagProven = 1 << 0 // of a delivery in the queue
 
 // Fields implements state.Row.
 func (o *Outbox) Fields(c *state.Codec) {
-	c.Version(outboxRowVersion)
 	c.Fields(state.Flags{&o.Active, &o.Paused}, &o.Hook, &o.Last, &o.Sending, &o.NotBefore, &o.failing)
 	number, at := uint64(0), int64(0)
 	state.List(c, &o.Queue, func(q *Queued) {

@@ -19,7 +19,6 @@ import (
 // Meta is the metadata of a snapshot. Its state is durable in Pebble already.
 type Meta struct {
 	ID                 string `json:"id"`
-	Version            int    `json:"version"` // Raft's, of the metadata
 	Index              uint64 `json:"index"`
 	Term               uint64 `json:"term"`
 	Configuration      []byte `json:"configuration"` // in Raft's encoding
@@ -29,12 +28,8 @@ type Meta struct {
 	Received string `json:"received,omitempty"`
 }
 
-const (
-	// metaVersion is Raft's version of the metadata.
-	metaVersion = 1
-	// Kept is how many snapshots' metadata are kept.
-	Kept = 2
-)
+// Kept is how many snapshots' metadata are kept.
+const Kept = 2
 
 // snapshotID names a snapshot: its position and a number that no other has.
 func snapshotID(index, term, number uint64) string {

@@ -20,7 +20,7 @@ func (r raftStore) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, fmt.Errorf("create snapshot: version %d of the metadata is unknown", version)
 	}
 	return r.s.Create(Meta{
-		Version: int(version), Index: index, Term: term,
+		Index: index, Term: term,
 		Configuration: raft.EncodeConfiguration(config), ConfigurationIndex: configIndex,
 	}), nil
 }
@@ -47,7 +47,7 @@ func (r raftStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 
 func raftMeta(m *Meta) *raft.SnapshotMeta {
 	return &raft.SnapshotMeta{
-		Version: raft.SnapshotVersion(m.Version), ID: m.ID, Index: m.Index, Term: m.Term, Size: m.Size,
+		Version: raft.SnapshotVersionMax, ID: m.ID, Index: m.Index, Term: m.Term, Size: m.Size,
 		Configuration: raft.DecodeConfiguration(m.Configuration), ConfigurationIndex: m.ConfigurationIndex,
 	}
 }

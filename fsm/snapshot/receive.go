@@ -315,7 +315,7 @@ func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Co
 		return err
 	}
 	err = s.write(Meta{
-		ID: snapshotID(c.Index, c.Term, number), Version: metaVersion, Index: c.Index, Term: c.Term,
+		ID: snapshotID(c.Index, c.Term, number), Index: c.Index, Term: c.Term,
 		Configuration: c.Configuration, ConfigurationIndex: c.ConfigurationIndex, Size: h.content(),
 	})
 	if err != nil {

@@ -28,8 +28,7 @@ type Configuration struct {
 
 // Fields implements Row.
 func (c *Configuration) Fields(x *Codec) {
-	x.Fields(&c.Index)
-	Rest(x, &c.Data)
+	x.Fields(&c.Index, &c.Data)
 }
 
 // LoadConfiguration reads the newest configuration; zero before the first.

@@ -141,32 +141,16 @@ func (c *Codec) read(field any) {
 	}
 }
 
-// Version writes the version of a row, or checks it.
-func (c *Codec) Version(version byte) {
-	if c.writes {
-		c.out = append(c.out, version)
-		return
-	}
-	c.Check(c.Byte() == version)
-}
-
 // Check makes the row that is read malformed, unless ok.
 func (c *Codec) Check(ok bool) { c.Bad = c.Bad || !ok }
-
-// Rest writes or reads the last field of a row, which needs no length.
-func Rest[T string | []byte](c *Codec, rest *T) {
-	if c.writes {
-		c.out = append(c.out, *rest...)
-		return
-	}
-	*rest = T(c.bytes(uint64(len(c.Rest))))
-}
 
 // List writes or reads the length of a list and then its items; fields passes on those of an item.
 func List[T any](c *Codec, list *[]T, fields func(item *T)) {
 	if c.writes {
 		c.out = binary.AppendUvarint(c.out, uint64(len(*list)))
-		ListRest(c, list, fields)
+		for i := range *list {
+			fields(&(*list)[i])
+		}
 		return
 	}
 	for n := c.Uint(); n > 0 && !c.Bad; n-- {
@@ -174,8 +158,8 @@ func List[T any](c *Codec, list *[]T, fields func(item *T)) {
 	}
 }
 
-// ListRest is List for a list at the end of a row, without its length.
-func ListRest[T any](c *Codec, list *[]T, fields func(item *T)) {
+// Joined is List without the length, for a row that is nothing else: apply appends items to it.
+func Joined[T any](c *Codec, list *[]T, fields func(item *T)) {
 	if c.writes {
 		for i := range *list {
 			fields(&(*list)[i])

@@ -355,7 +355,7 @@ func (c *LaterCounts) Fields(x *Codec) {
 	x.Fields(&c.Total, &c.Replies, &c.Answers, &c.Listed, &c.Retracted, &c.Corrected)
 }
 
-// Successors are the items of supersededBy: the row of SpaceLater. Rows can be joined.
+// Successors are the items of supersededBy: the row of SpaceLater.
 type Successors []Successor
 
 // Successor is an item of supersededBy as JSON.
@@ -366,7 +366,7 @@ type Successor struct {
 
 // Fields implements Row.
 func (list *Successors) Fields(c *Codec) {
-	ListRest(c, (*[]Successor)(list), func(s *Successor) { c.Fields(&s.Seq, &s.JSON) })
+	List(c, (*[]Successor)(list), func(s *Successor) { c.Fields(&s.Seq, &s.JSON) })
 }
 
 // Find returns the index of an item, or the index at which it would be inserted.

@@ -80,7 +80,7 @@ func (r *EventRow) Fields(c *Codec) {
 	since := r.Index - r.Before.Index
 	c.Fields(&r.Index, &r.At, &r.First, &since, &r.Before.Number)
 	r.Before.Index = r.Index - since
-	ListRest(c, &r.Events, func(h *Happening) {
+	List(c, &r.Events, func(h *Happening) {
 		c.Fields((*byte)(&h.Kind), &h.Entry)
 		if h.Entry == 0 {
 			c.Fields(&h.Profile)

@@ -53,7 +53,7 @@ type EntrySenders []EntrySender
 
 // Fields implements Row.
 func (list *EntrySenders) Fields(c *Codec) {
-	ListRest(c, (*[]EntrySender)(list), func(s *EntrySender) { c.Fields(&s.Seq, &s.Fingerprint, &s.Address) })
+	Joined(c, (*[]EntrySender)(list), func(s *EntrySender) { c.Fields(&s.Seq, &s.Fingerprint, &s.Address) })
 }
 
 // SendersKey is the key of the senders of the entries of an instant.
@@ -92,7 +92,7 @@ type NameWriters []NameWriter
 
 // Fields implements Row.
 func (ws *NameWriters) Fields(c *Codec) {
-	ListRest(c, (*[]NameWriter)(ws), func(w *NameWriter) { c.Fields(&w.At, &w.From) })
+	List(c, (*[]NameWriter)(ws), func(w *NameWriter) { c.Fields(&w.At, &w.From) })
 }
 
 // After returns the writers whose newest write is later than an instant.

@@ -47,8 +47,8 @@ const WatchJobs = "\t"
 // JobRow is the row of SpaceJob.
 type JobRow struct {
 	Status JobStatus
-	Result uint64 // the entry of the result; 0 unless done
-	Steps  string // the newest changes of the job, see StepsOf
+	Result uint64    // the entry of the result; 0 unless done
+	Steps  []JobStep // the newest changes of the job, oldest first
 	// The other fields describe the claim. If it ran out, they stay until the job is claimed again.
 	Claimant    string // as spelled in the claim
 	ClaimantKey string // folded
@@ -70,11 +70,8 @@ type JobStep struct {
 	At    int64
 }
 
-const (
-	// MaxJobSteps bounds the steps that a job keeps: the newest ones.
-	MaxJobSteps  = 20
-	jobStepBytes = 1 + 8 + 8
-)
+// MaxJobSteps bounds the steps that a job keeps: the newest ones.
+const MaxJobSteps = 20
 
 // IsStep reports whether an event of this kind changes a job after it was posted.
 func (k EventKind) IsStep() bool {
@@ -83,18 +80,9 @@ func (k EventKind) IsStep() bool {
 
 // WithStep adds a step, in place of the oldest one if there are MaxJobSteps.
 func (j JobRow) WithStep(s JobStep) JobRow {
-	all := append([]byte(j.Steps), byte(s.Kind))
-	all = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(all, s.Entry), uint64(s.At))
-	j.Steps = string(all[max(0, len(all)-jobStepBytes*MaxJobSteps):])
+	all := append(slices.Clone(j.Steps), s)
+	j.Steps = all[max(0, len(all)-MaxJobSteps):]
 	return j
-}
-
-// StepsOf returns the steps in a JobRow's Steps, oldest first.
-func StepsOf(steps string) (list []JobStep) {
-	for s := range slices.Chunk([]byte(steps), jobStepBytes) {
-		list = append(list, JobStep{EventKind(s[0]), binary.BigEndian.Uint64(s[1:]), int64(binary.BigEndian.Uint64(s[1+8:]))})
-	}
-	return list
 }
 
 // At returns the job's state at an instant: a claim that has ended counts as ended.
@@ -111,10 +99,11 @@ func (j JobRow) isHeldBy(claim uint64) bool { return j.Status == JobClaimed && j
 // Fields implements Row.
 func (j *JobRow) Fields(c *Codec) {
 	c.Fields(
-		(*byte)(&j.Status), &j.Result, &j.Steps, &j.Claimant, &j.ClaimantKey, &j.Counted, &j.Expires, &j.Claim, &j.Renewed,
+		(*byte)(&j.Status), &j.Result, &j.Claimant, &j.ClaimantKey, &j.Counted, &j.Expires, &j.Claim, &j.Renewed,
 	)
-	c.Check(j.Status >= JobOpen && j.Status <= JobHidden && len(j.Steps)%jobStepBytes == 0)
-	c.Check(c.Bad || !slices.ContainsFunc(StepsOf(j.Steps), func(s JobStep) bool { return !s.Kind.IsStep() }))
+	List(c, &j.Steps, func(s *JobStep) { c.Fields((*byte)(&s.Kind), &s.Entry, &s.At) })
+	c.Check(j.Status >= JobOpen && j.Status <= JobHidden)
+	c.Check(!slices.ContainsFunc(j.Steps, func(s JobStep) bool { return !s.Kind.IsStep() }))
 }
 
 // JobOf returns the row of an existing job.

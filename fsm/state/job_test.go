@@ -14,7 +14,7 @@ func TestJobRows(t *testing.T) {
 		Claimant: "Ada", ClaimantKey: "ada", Expires: 1700000000000, Claim: 7, Renewed: 2, Counted: "12345678",
 	}
 	got := must.Get(state.Decode[state.JobRow](state.Encode(&row)))(t)
-	check.Equal(t, got, row, "decoded again")
+	check.Diff(t, got, row, "decoded again")
 	for n := range state.Encode(&row) {
 		check.Fails(state.Decode[state.JobRow](state.Encode(&row)[:n]))(t, "%d bytes passed", n)
 	}

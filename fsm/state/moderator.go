@@ -53,8 +53,7 @@ func ModeratorKey(name string) []byte { return append([]byte{SpaceModerator}, na
 
 // Fields implements Row. The name stands in the key.
 func (m *Moderator) Fields(c *Codec) {
-	c.Fields(&m.Until)
-	Rest(c, &m.Token)
+	c.Fields(&m.Until, &m.Token)
 }
 
 // The actions of moderators and operators in the record.

@@ -64,8 +64,7 @@ type ProfileRow struct {
 	// request_id of that. They are zero if the edit_key was issued in another way.
 	FormerRecovery  [command.KeyHashBytes]byte
 	RecoveryRequest ContentSum
-	Used            bool // the agent has shown that it has the key
-	House           bool
+	Used            bool   // the agent has shown that it has the key
 	Revision        uint64 // number of the newest change of any profile that changed this one
 	First           uint64 // the revision that registered the agent
 	Issued          uint64 // the revision that issued the key; 0 if a recovery did
@@ -95,13 +94,10 @@ func (p *ProfileRow) RevisionRow(agentKey string) []byte {
 	return []byte(agentKey)
 }
 
-const profileRowVersion = 1
-
 // Fields implements Row.
 func (p *ProfileRow) Fields(c *Codec) {
-	c.Version(profileRowVersion)
 	c.Fields(
-		Flags{&p.Used, &p.House, &p.NotifyVerified, &p.Protected, &p.Purged, &p.Deleted},
+		Flags{&p.Used, &p.NotifyVerified, &p.Protected, &p.Purged, &p.Deleted},
 		p.Key[:], p.Former[:], p.Recovery[:], p.FormerRecovery[:], p.RecoveryRequest[:],
 		&p.Revision, &p.First, &p.Issued, &p.CreatedAt, &p.UpdatedAt, &p.IssuedAt, &p.HiddenAt, &p.HiddenBy, &p.HiddenFor,
 		&p.Sender, &p.Issuer, &p.NotifyURL, &p.NotifySalt, &p.ID, &p.Description, &p.Endpoint, &p.Note,

@@ -28,7 +28,6 @@ type Rule struct {
 	Subject string // as in command.SetRule
 	At      int64  // when it was set, milliseconds since the epoch
 	Until   int64  // when it ends, or 0
-	Fold    uint8  // of a pattern, as in command.SetRule
 	By      string
 	Reason  string
 
@@ -54,7 +53,7 @@ func (s RuleSubject) Key() []byte { return append([]byte{SpaceRule, byte(s.Kind)
 
 // Fields implements Row. The kind of the rule and its sender stand in the key.
 func (r *Rule) Fields(c *Codec) {
-	c.Fields(&r.Number, &r.At, &r.Until, &r.Fold, &r.Subject, &r.By, &r.Reason)
+	c.Fields(&r.Number, &r.At, &r.Until, &r.Subject, &r.By, &r.Reason)
 }
 
 // Policy are the rules at one applied log entry. It never changes.

@@ -20,7 +20,7 @@ type SessionRow struct {
 // Fields implements Row.
 func (s *SessionRow) Fields(c *Codec) {
 	c.Fields(&s.Floor, &s.LastUse)
-	ListRest(c, &s.Open, func(seq *uint64) { c.Fields(seq) })
+	List(c, &s.Open, func(seq *uint64) { c.Fields(seq) })
 }
 
 // SessionKey is the key of the session of a boot.
@@ -79,7 +79,7 @@ type Answers []Answer
 
 // Fields implements Row.
 func (list *Answers) Fields(c *Codec) {
-	ListRest(c, (*[]Answer)(list), func(a *Answer) {
+	Joined(c, (*[]Answer)(list), func(a *Answer) {
 		c.Fields(&a.Seq)
 		(*ResultRow)(&a.Result).Fields(c)
 	})

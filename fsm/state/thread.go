@@ -32,7 +32,7 @@ type ThreadAgent struct {
 // Fields implements Row.
 func (t *ThreadRow) Fields(c *Codec) {
 	c.Fields(&t.First, &t.Newest, &t.Replies, &t.LastAt, &t.Channel, &t.LastAgent)
-	ListRest(c, &t.Agents, func(a *ThreadAgent) {
+	List(c, &t.Agents, func(a *ThreadAgent) {
 		name := a.Name
 		if name == a.Key { // as most names are spelled
 			name = ""

@@ -13,8 +13,7 @@ import (
 // that look like letters of ASCII, are replaced by these, and white space by one space.
 //
 // It runs only where a request arrives, never when a command is applied. So nodes of different
-// versions may differ in it. TestPlainIsVersioned fails if its results change: see
-// command.FoldVersion.
+// versions may differ in it.
 func Plain(texts []string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ToValidUTF8(strings.Join(texts, " "), "\ufffd")) {

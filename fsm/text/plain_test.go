@@ -1,15 +1,10 @@
 package text_test
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"testing"
-	"unicode"
 
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/internal/check"
-	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 func TestPlain(t *testing.T) {
@@ -37,16 +32,4 @@ func TestPlain(t *testing.T) {
 			check.Equal(t, got, test.want, "the plain form of %q", test.texts)
 		})
 	}
-}
-
-// TestPlainIsVersioned: the result of Plain for any code point changes only with
-// command.FoldVersion, because rules keep the version that they were made with.
-func TestPlainIsVersioned(t *testing.T) {
-	longtest.SkipRaced(t, longtest.OneGoroutine)
-	h := sha256.New()
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		fmt.Fprintf(h, "%s\n", text.Plain([]string{"a" + string(r) + "b"}))
-	}
-	want := map[int]string{1: "4e13dbc1da6e7a705feb319b2288b88128786d3c05a2a199bbf00a28130b0298"}[command.FoldVersion]
-	check.Equal(t, fmt.Sprintf("%x", h.Sum(nil)), want, "the results of version %d", command.FoldVersion)
 }

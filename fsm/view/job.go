@@ -69,7 +69,7 @@ func (v *View) AppendHistory(dst []byte, seq uint64) ([]byte, error) {
 		return dst, err
 	}
 	dst = append(dst, '[')
-	for i, step := range state.StepsOf(job.Steps) {
+	for i, step := range job.Steps {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -273,8 +273,8 @@ func (v *View) Overdue() (jobs []uint64, err error) {
 // openedAt returns when an open job became open, in milliseconds since the epoch.
 func (v *View) openedAt(seq uint64) (int64, error) {
 	job, _, err := state.Load(v.snap, state.SeqKey(state.SpaceJob, seq), state.Decode[state.JobRow])
-	if steps := state.StepsOf(job.Steps); err == nil && len(steps) > 0 {
-		return steps[len(steps)-1].At, nil
+	if n := len(job.Steps); err == nil && n > 0 {
+		return job.Steps[n-1].At, nil
 	}
 	m, _, errMeta := v.Meta(seq)
 	return m.CreatedAt, cmp.Or(err, errMeta)

@@ -143,7 +143,7 @@ func freezeRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
 
 // watchRule reads the pattern of a watch.
 func watchRule(_ *op.Call, f *orderForm, cmd *command.SetRule) {
-	cmd.Kind, cmd.Fold = command.RulePattern, command.FoldVersion
+	cmd.Kind = command.RulePattern
 	cmd.Subject = f.word("pattern", command.MaxPatternBytes)
 	if cmd.Subject == "" && !f.Problems.Has("pattern") {
 		f.Problems.Add("pattern", "is required: a regular expression (RE2) of up to %d bytes, such as (?i)cheap pills", command.MaxPatternBytes)

@@ -95,7 +95,7 @@ func TestDryRunIsNoOracle(t *testing.T) {
 	byOperator := command.Order{By: command.Operator}
 	long := strings.Repeat("Buy these pills, they are cheap and good for you today. ", 20)
 	for name, rule := range map[string]command.Payload{
-		"a watch word":        &command.SetRule{Order: byOperator, Kind: command.RulePattern, Fold: command.FoldVersion, Subject: "pills"},
+		"a watch word":        &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills"},
 		"a blocked name":      &command.SetRule{Order: byOperator, Kind: command.RuleName, Subject: "eve", For: 1 << 30},
 		"a blocked network":   &command.SetRule{Order: byOperator, Kind: command.RuleNetwork, Subject: "127.0.0.0/8", For: 1 << 30},
 		"a blocked sender":    &command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1", For: 1 << 30},
