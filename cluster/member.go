@@ -48,10 +48,10 @@ type Meta struct {
 	Expect      int    `cbor:"7,keyasint,omitempty"`  // bootstrap-expect
 	Fresh       bool   `cbor:"8,keyasint,omitempty"`  // the node has no Raft state yet
 	NonVoter    bool   `cbor:"9,keyasint,omitempty"`  // the node must not become a voter
-	DiskLow     bool   `cbor:"11,keyasint,omitempty"` // free disk space is below the reserve
-	Format      int    `cbor:"12,keyasint,omitempty"` // newest format that the node's program supports
-	Slow        bool   `cbor:"13,keyasint,omitempty"` // the node's disk or processor is too slow to lead
-	Leaving     bool   `cbor:"20,keyasint,omitempty"` // the node leaves the cluster and must not be added again
+	DiskLow     bool   `cbor:"10,keyasint,omitempty"` // free disk space is below the reserve
+	Format      int    `cbor:"11,keyasint,omitempty"` // newest format that the node's program supports
+	Slow        bool   `cbor:"12,keyasint,omitempty"` // the node's disk or processor is too slow to lead
+	Leaving     bool   `cbor:"13,keyasint,omitempty"` // the node leaves the cluster and must not be added again
 }
 
 var (

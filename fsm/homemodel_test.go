@@ -238,7 +238,7 @@ func (m *homeModel) home(agent string, since int64, seenBefore bool) *view.Home 
 	h.TopicNotes = slices.DeleteFunc(h.TopicNotes, listed)
 	m.partners(h, agent)
 	if seenBefore {
-		h.Topics = slices.DeleteFunc(h.Topics, func(t view.Topic) bool { return t.LastEntryAt <= since })
+		h.Topics = slices.DeleteFunc(h.Topics, func(t home.Topic) bool { return t.LastAt <= since })
 		h.TopicNotes = slices.DeleteFunc(h.TopicNotes, func(seq uint64) bool { return m.at(seq).CreatedAt <= since })
 		h.LastWith = slices.DeleteFunc(h.LastWith, func(p view.Partner) bool { return p.At <= since })
 	}
@@ -255,28 +255,28 @@ func (e *homeFact) topics() []string {
 }
 
 func (m *homeModel) topics(h *view.Home, agent string) {
-	counts := map[string]*view.Topic{}
+	counts := map[string]*home.Topic{}
 	for _, e := range m.entries {
 		for _, name := range e.topics() {
 			if e.AgentKey != agent {
 				continue
 			}
 			if counts[name] == nil {
-				counts[name] = &view.Topic{Name: name}
+				counts[name] = &home.Topic{Name: name}
 			}
 			counts[name].Entries++
-			counts[name].LastEntryAt = e.CreatedAt
+			counts[name].LastAt = e.CreatedAt
 		}
 	}
 	for _, t := range counts {
 		h.Topics = append(h.Topics, *t)
 	}
-	slices.SortFunc(h.Topics, func(a, b view.Topic) int {
-		return cmp.Or(cmp.Compare(b.Entries, a.Entries), cmp.Compare(b.LastEntryAt, a.LastEntryAt), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(h.Topics, func(a, b home.Topic) int {
+		return cmp.Or(cmp.Compare(b.Entries, a.Entries), cmp.Compare(b.LastAt, a.LastAt), cmp.Compare(a.Name, b.Name))
 	})
 	h.Topics = h.Topics[:min(len(h.Topics), command.MaxYourTopics)]
 	h.TopicNotes = m.pick(command.MaxTopicNotes, func(e homeFact) bool {
-		return e.AgentKey != agent && e.Kind == command.KindKnowledge && slices.ContainsFunc(h.Topics, func(t view.Topic) bool {
+		return e.AgentKey != agent && e.Kind == command.KindKnowledge && slices.ContainsFunc(h.Topics, func(t home.Topic) bool {
 			return slices.Contains(e.topics(), t.Name)
 		})
 	})

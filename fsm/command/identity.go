@@ -74,10 +74,10 @@ type Proof struct {
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
 	// Unlimited is set by a node whose flags set no limit of writes: the sender may open any
 	// number of channels and have any number of claims, unless the settings limit writes.
-	Unlimited bool `cbor:"9,keyasint,omitempty"`
+	Unlimited bool `cbor:"6,keyasint,omitempty"`
 	// Shared is set when the sender's address is no proof, because the node does not trust
 	// the proxy that passed the request, or by the node's flags.
-	Shared bool `cbor:"10,keyasint,omitempty"`
+	Shared bool `cbor:"7,keyasint,omitempty"`
 }
 
 // From reports whether a pseudonym is the sender's.

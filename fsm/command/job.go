@@ -30,10 +30,10 @@ type ClaimJob struct {
 // files a reply to the job.
 type TakeJob struct {
 	Author
-	Note string   `cbor:"11,keyasint,omitempty"`
-	TTL  int64    `cbor:"12,keyasint"` // see ClaimJob
-	Jobs []string `cbor:"13,keyasint"` // public ids of the candidates, in order
-	Next string   `cbor:"14,keyasint"` // the client's selection, by which repeated requests are compared
+	Note string   `cbor:"10,keyasint,omitempty"`
+	TTL  int64    `cbor:"11,keyasint"` // see ClaimJob
+	Jobs []string `cbor:"12,keyasint"` // public ids of the candidates, in order
+	Next string   `cbor:"13,keyasint"` // the client's selection, by which repeated requests are compared
 }
 
 // FinishJob hands in the result of a job that the caller has claimed. It files a reply to

@@ -27,7 +27,7 @@ type SetModerator struct {
 	Name string `cbor:"10,keyasint"`
 	// Token is the SHA-256 of the token; empty revokes the token.
 	Token []byte `cbor:"11,keyasint,omitempty"`
-	For   int64  `cbor:"13,keyasint,omitempty"` // how long it is valid, in milliseconds
+	For   int64  `cbor:"12,keyasint,omitempty"` // how long it is valid, in milliseconds
 }
 
 func (c *SetModerator) check() error {

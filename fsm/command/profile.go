@@ -15,7 +15,7 @@ const (
 	FieldEndpoint     ProfileFields = 1 << 2
 	FieldNote         ProfileFields = 1 << 3
 	FieldNotifyURL    ProfileFields = 1 << 4
-	FieldProtected    ProfileFields = 1 << 6
+	FieldProtected    ProfileFields = 1 << 5
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given

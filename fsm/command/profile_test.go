@@ -16,7 +16,7 @@ import (
 func TestRegisterRoundTripAndChecks(t *testing.T) {
 	full := func() *command.Register {
 		return fsmtest.Register("Ada", "k1", func(c *command.Register) {
-			c.Given, c.Capabilities, c.Endpoint = 1<<7-1, []string{"a", "b"}, "https://example.org"
+			c.Given, c.Capabilities, c.Endpoint = 1<<6-1, []string{"a", "b"}, "https://example.org"
 			c.Note, c.NotifyURL, c.NotifySalt, c.House = "A note.", "https://example.org/hook", fsmtest.Salt("a"), true
 			c.Proof.Key, c.Request = fsmtest.KeyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
 		})

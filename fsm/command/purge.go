@@ -6,7 +6,7 @@ import "errors"
 type Purge struct {
 	Order
 	IDs    []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
-	Agents []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
+	Agents []string `cbor:"11,keyasint,omitempty"` // folded names of profiles
 }
 
 func (c *Purge) check() error {

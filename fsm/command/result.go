@@ -44,47 +44,47 @@ const (
 	ProblemEraseReported Problem = 6
 	ProblemErasures      Problem = 7 // the name, or all names, erased as many texts today as they may
 
-	ProblemUnknownJob    Problem = 10 // the id names no job
-	ProblemOwnJob        Problem = 11 // the poster of a job may neither claim nor finish it
-	ProblemJobClaimed    Problem = 12 // somebody else holds the claim; or anybody, for close and retraction
-	ProblemJobNotClaimed Problem = 13 // only a claimant may hand in a result or give its claim back
-	ProblemJobDone       Problem = 14 // the job is done
-	ProblemJobClosed     Problem = 15 // the poster withdrew the job
-	ProblemNotPoster     Problem = 16 // only the poster may withdraw a job
-	ProblemNoneLeft      Problem = 78 // every candidate was claimed meanwhile
+	ProblemUnknownJob    Problem = 8  // the id names no job
+	ProblemOwnJob        Problem = 9  // the poster of a job may neither claim nor finish it
+	ProblemJobClaimed    Problem = 10 // somebody else holds the claim; or anybody, for close and retraction
+	ProblemJobNotClaimed Problem = 11 // only a claimant may hand in a result or give its claim back
+	ProblemJobDone       Problem = 12 // the job is done
+	ProblemJobClosed     Problem = 13 // the poster withdrew the job
+	ProblemNotPoster     Problem = 14 // only the poster may withdraw a job
+	ProblemNoneLeft      Problem = 15 // every candidate was claimed meanwhile
 	// The limits of the claimant's unfinished claims, and of extensions of this one.
-	ProblemTooManyClaims   Problem = 17
-	ProblemTooManyRenewals Problem = 18
+	ProblemTooManyClaims   Problem = 16
+	ProblemTooManyRenewals Problem = 17
 
-	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
-	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's
-	ProblemNoKey         Problem = 22 // the change needs the profile's edit_key
-	ProblemUnknownAgent  Problem = 23 // the name has no profile
-	ProblemNoHook        Problem = 24 // the profile has no notify_url that passed the check
-	ProblemUnchecked     Problem = 25 // the notify_url has not passed the check
-	ProblemLookAlike     Problem = 26 // the name looks like one that is registered
-	ProblemOthersWrote   Problem = 28 // other senders used the name lately: it cannot be protected
+	ProblemNoDescription Problem = 18 // a new profile needs a description or a note
+	ProblemWrongKey      Problem = 19 // the edit_key is not the profile's
+	ProblemNoKey         Problem = 20 // the change needs the profile's edit_key
+	ProblemUnknownAgent  Problem = 21 // the name has no profile
+	ProblemNoHook        Problem = 22 // the profile has no notify_url that passed the check
+	ProblemUnchecked     Problem = 23 // the notify_url has not passed the check
+	ProblemLookAlike     Problem = 24 // the name looks like one that is registered
+	ProblemOthersWrote   Problem = 25 // other senders used the name lately: it cannot be protected
 
-	ProblemProofRequired Problem = 30 // the write to undo was made with better proof
-	ProblemNameProtected Problem = 31 // writes under the name need its edit_key
-	ProblemOverBudget    Problem = 32 // the sender's share of the day's bytes is used up; see Settings
-	ProblemWrongRecovery Problem = 33 // the recovery key is not the profile's
+	ProblemProofRequired Problem = 26 // the write to undo was made with better proof
+	ProblemNameProtected Problem = 27 // writes under the name need its edit_key
+	ProblemOverBudget    Problem = 28 // the sender's share of the day's bytes is used up; see Settings
+	ProblemWrongRecovery Problem = 29 // the recovery key is not the profile's
 
-	ProblemNotModerator      Problem = 40 // the sender is not a moderator
-	ProblemTooManyModerators Problem = 41 // there is no room for another one
-	ProblemUnknownModerator  Problem = 42 // there is no moderator of this name
-	ProblemHidden            Problem = 43 // the target is hidden: entries cannot relate to it
+	ProblemNotModerator      Problem = 30 // the sender is not a moderator
+	ProblemTooManyModerators Problem = 31 // there is no room for another one
+	ProblemUnknownModerator  Problem = 32 // there is no moderator of this name
+	ProblemHidden            Problem = 33 // the target is hidden: entries cannot relate to it
 
-	ProblemBlocked       Problem = 50 // a rule of the policy is against it: the one whose number is the result's Entry
-	ProblemOldPolicy     Problem = 51 // it was checked against an older policy: the node checks and proposes it again
-	ProblemProvenOnly    Problem = 52 // only names that are proven may write; see Settings
-	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
-	ProblemUnknownRule   Problem = 54 // there is no rule of this number
-	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
-	ProblemUnknownSender Problem = 55 // the sender of the entry is not known
+	ProblemBlocked       Problem = 34 // a rule of the policy is against it: the one whose number is the result's Entry
+	ProblemOldPolicy     Problem = 35 // it was checked against an older policy: the node checks and proposes it again
+	ProblemProvenOnly    Problem = 36 // only names that are proven may write; see Settings
+	ProblemTooManyRules  Problem = 37 // there is no room for another rule of the kind
+	ProblemUnknownRule   Problem = 38 // there is no rule of this number
+	ProblemNewChannels   Problem = 39 // its sender opened MaxNewChannels today
+	ProblemUnknownSender Problem = 40 // the sender of the entry is not known
 
-	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
-	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
+	ProblemReportsFull    Problem = 41 // no more reports can wait for a moderator
+	ProblemTooManyReports Problem = 42 // too many reports of the sender wait for a moderator
 )
 
 // Code is the stable code of an Error object.

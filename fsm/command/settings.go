@@ -173,21 +173,18 @@ func TooManyErasures(now time.Time) *RateLimited {
 
 // SetSettings changes settings; nil means no change. Only operators can use it.
 type SetSettings struct {
-	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"`
-	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"`
-	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"`
-	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"`
-	WriteRate   *int64  `cbor:"7,keyasint,omitempty"`
-	WriteBurst  *int64  `cbor:"8,keyasint,omitempty"`
-
-	RetentionDays *uint64 `cbor:"5,keyasint,omitempty"`
-
-	BackupURL    *string `cbor:"10,keyasint,omitempty"` // empty ends the schedule
-	BackupMillis *uint64 `cbor:"11,keyasint,omitempty"`
-	BackupKeep   *uint64 `cbor:"12,keyasint,omitempty"`
-	BackupVerify *bool   `cbor:"14,keyasint,omitempty"`
-
-	Welcome *string `cbor:"13,keyasint,omitempty"` // empty ends it
+	DailyBytes    *uint64 `cbor:"1,keyasint,omitempty"`
+	SenderBytes   *uint64 `cbor:"2,keyasint,omitempty"`
+	ProvenOnly    *bool   `cbor:"3,keyasint,omitempty"`
+	SenderDays    *uint64 `cbor:"4,keyasint,omitempty"`
+	WriteRate     *int64  `cbor:"5,keyasint,omitempty"`
+	WriteBurst    *int64  `cbor:"6,keyasint,omitempty"`
+	RetentionDays *uint64 `cbor:"7,keyasint,omitempty"`
+	BackupURL     *string `cbor:"8,keyasint,omitempty"` // empty ends the schedule
+	BackupMillis  *uint64 `cbor:"9,keyasint,omitempty"`
+	BackupKeep    *uint64 `cbor:"10,keyasint,omitempty"`
+	BackupVerify  *bool   `cbor:"11,keyasint,omitempty"`
+	Welcome       *string `cbor:"12,keyasint,omitempty"` // empty ends it
 }
 
 func (c *SetSettings) check() error {

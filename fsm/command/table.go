@@ -22,13 +22,13 @@ const (
 	OpFinishJob  Op = 7  // hands the result of a job in
 	OpReleaseJob Op = 8  // gives a claimed job back
 	OpCloseJob   Op = 9  // withdraws an open job
-	OpTakeJob    Op = 54 // claims the first of several jobs that its agent may claim
-	OpTick       Op = 10 // lets log time pass, so that due claims end
-	OpAskHuman   Op = 11 // files a request for human help
-	OpAddUsage   Op = 12 // folds what a node has counted into the state
+	OpTakeJob    Op = 10 // claims the first of several jobs that its agent may claim
+	OpTick       Op = 11 // lets log time pass, so that due claims end
+	OpAskHuman   Op = 12 // files a request for human help
+	OpAddUsage   Op = 13 // folds what a node has counted into the state
 
-	OpAckDelivery     Op = 13 // reports the outcome of an attempt to deliver
-	OpTestDelivery    Op = 14 // queues a delivery that an agent asked for
+	OpAckDelivery     Op = 14 // reports the outcome of an attempt to deliver
+	OpTestDelivery    Op = 15 // queues a delivery that an agent asked for
 	OpBeginDeliveries Op = 16 // begins attempts to deliver
 
 	OpSetFormat Op = 17 // raises the format number
@@ -48,10 +48,10 @@ const (
 	OpNoteChange   Op = 29 // records a change of Raft's configuration
 
 	OpSweep          Op = 30 // makes stubs of entries that are older than the retention
-	OpReport         Op = 32 // asks moderators to look at an entry
-	OpResolveReports Op = 33 // sets the outcome of reports
-	OpForgetSenders  Op = 41 // forgets the senders of old entries
-	OpRecover        Op = 42 // replaces the edit_key and the recovery key by means of the latter
+	OpReport         Op = 31 // asks moderators to look at an entry
+	OpResolveReports Op = 32 // sets the outcome of reports
+	OpForgetSenders  Op = 33 // forgets the senders of old entries
+	OpRecover        Op = 34 // replaces the edit_key and the recovery key by means of the latter
 )
 
 // commands is the command table. To add a command, add its number and a row here,

@@ -136,7 +136,7 @@ type Activity struct {
 type Topic struct {
 	Name    string
 	Entries uint64
-	LastAt  int64
+	LastAt  int64 // milliseconds since the epoch
 }
 
 // Partner is another agent that has exchanged replies with this one.

@@ -182,7 +182,7 @@ const (
 	markBytes  = 4 + 8
 
 	// layout is the version of this layout. An index with another one is dropped.
-	layout      = 3
+	layout      = 1
 	layoutShift = 24
 )
 

@@ -13,21 +13,20 @@ import (
 
 // Meta holds the metadata of an entry.
 type Meta struct {
-	Seq        uint64
-	CreatedAt  int64 // milliseconds since the epoch
-	AgentKey   string
-	Channel    string
-	Kind       command.Kind
-	Type       EntryType
-	Relation   command.Relation
-	House      bool
-	Hidden     bool   // it is shown as a stub
-	Parent     uint64 // the entry this one relates to, or 0
-	Thread     uint64 // the first entry of the conversation; its own seq at a root
-	Previous   uint64 // the entry of the conversation before this one; 0 at a root
-	Successors uint64 // entries that relate to this one
-	Replies    uint64 // those of them with relation reply
-	Status     string // set by its author's later entries: corrected, retracted or ""
+	Seq       uint64
+	CreatedAt int64 // milliseconds since the epoch
+	AgentKey  string
+	Channel   string
+	Kind      command.Kind
+	Type      EntryType
+	Relation  command.Relation
+	House     bool
+	Hidden    bool   // it is shown as a stub
+	Parent    uint64 // the entry this one relates to, or 0
+	Thread    uint64 // the first entry of the conversation; its own seq at a root
+	Previous  uint64 // the entry of the conversation before this one; 0 at a root
+	Replies   uint64 // entries that relate to this one with relation reply
+	Status    string // set by its author's later entries: corrected, retracted or ""
 }
 
 // EntryRow is an entry as it is stored: a head for the state machine and the

@@ -61,7 +61,7 @@ func (b *TermBuilder) add(class, value string) {
 
 // IndexVersion numbers how entries become terms. It must change with them; the
 // index is then built anew.
-const IndexVersion = 5<<16 | text.Version
+const IndexVersion = 1<<16 | text.Version
 
 // ProfileIndexVersion numbers how profiles become terms; see IndexVersion.
 const ProfileIndexVersion = 1<<16 | text.Version

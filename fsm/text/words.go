@@ -17,7 +17,7 @@ import (
 // Version numbers folding and tokenising together. It must change whenever any
 // function here, or the Unicode tables beneath it, may give another result for
 // the same input: an index built under another version is rebuilt.
-const Version = 2
+const Version = 1
 
 // MaxTerm is the longest term of a text, in bytes. Longer words are cut.
 const MaxTerm = 64

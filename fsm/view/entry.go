@@ -195,7 +195,7 @@ func (v *View) Meta(seq uint64) (state.Meta, bool, error) {
 // addCounts adds what later entries say of an entry.
 func (v *View) addCounts(m *state.Meta) error {
 	counts, err := v.counts(m.Seq)
-	m.Replies, m.Successors, m.Status = counts.Replies, counts.Total, counts.Status()
+	m.Replies, m.Status = counts.Replies, counts.Status()
 	return err
 }
 

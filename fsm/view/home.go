@@ -55,11 +55,7 @@ type InboxItem struct {
 }
 
 // Topic is a channel or a tag that an agent writes to.
-type Topic struct {
-	Name        string
-	Entries     uint64
-	LastEntryAt int64 // milliseconds since the epoch
-}
+type Topic = home.Topic
 
 // Partner is another agent that has exchanged replies with this one.
 type Partner struct {
@@ -333,11 +329,7 @@ func (v *View) nextCommit(seq uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	next, some, err := v.FirstAfter(m.CreatedAt)
-	if !some {
-		next = v.at.Head.LastSeq + 1
-	}
-	return next, err
+	return v.firstAt(m.CreatedAt)
 }
 
 // fillOwed lists the open items. Of the agent's own, proven leaves out those that others may have
@@ -457,7 +449,7 @@ func (v *View) fillActivity(h *Home, rows *home.Lists, agentKey string, after in
 	slices.SortFunc(a.Topics, func(t, u home.Topic) int { return t.Compare(&u) })
 	for _, t := range a.Topics[:min(len(a.Topics), command.MaxYourTopics)] {
 		if t.LastAt > after {
-			h.Topics = append(h.Topics, Topic{Name: t.Name, Entries: t.Entries, LastEntryAt: t.LastAt})
+			h.Topics = append(h.Topics, t)
 		}
 		notes, err := v.Notes(t.Name)
 		if err != nil {

@@ -354,7 +354,7 @@ func (w *homeWriter) addItems(o wire.Object) wire.Object {
 		{"openJobs", list(w, home.OpenJobs, w.openJob)},
 		{"topicNotes", list(w, home.TopicNotes, w.summary)},
 		{"yourTopics", list(w, home.Topics, func(t view.Topic) {
-			w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastEntryAt}}.AppendJSON(w.dst)
+			w.dst = wire.Object{{"topic", t.Name}, {"entries", t.Entries}, {"lastEntryAt", t.LastAt}}.AppendJSON(w.dst)
 		})},
 		{"lastWith", list(w, home.LastWith, func(p view.Partner) {
 			w.dst = wire.Object{{"agent", p.Agent}, {"at", p.At}, {"entryId", state.EntryID(p.Entry)}, {"theyWroteLast", p.Theirs}}.AppendJSON(w.dst)
