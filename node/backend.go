@@ -158,10 +158,8 @@ func (b *backend) Cluster(ctx context.Context) wire.Cluster {
 // shownNode is one server of it; newest is the highest index that any has applied.
 func shownNode(s *admin.Server, newest uint64) wire.ClusterNode {
 	n := wire.ClusterNode{Name: membership.NameOf(s.ID), Voter: s.Part == admin.Voter, Health: wire.NodeAway}
-	n.Detail = &wire.NodeDetail{ID: s.ID, Problems: []string{}}
 	r := s.Report
 	if r == nil {
-		n.Detail.Problems = []string{s.Error}
 		return n
 	}
 	n.Health = wire.NodeWell
@@ -172,8 +170,6 @@ func shownNode(s *admin.Server, newest uint64) wire.ClusterNode {
 	n.Name, n.Role, n.Term, n.AppliedIndex, n.Lag = r.Name, r.Role, r.Term, r.Applied, newest-r.Applied
 	n.UptimeMillis = r.UptimeMillis
 	n.ReadRate, n.WriteRate = float64(r.Read.Count)/minute, float64(r.Write.Count)/minute
-	n.Detail.Version, n.Detail.DiskFree, n.Detail.DiskSize = r.Version, r.DiskFree, r.DiskSize
-	n.Detail.Problems = append(append(n.Detail.Problems, r.Problems...), r.Warnings...)
 	return n
 }
 

@@ -260,9 +260,8 @@ func (b *Backend) Cluster(context.Context) wire.Cluster {
 		Nodes: []wire.ClusterNode{
 			{
 				Name: b.NodeName(), Role: "leader", Voter: true, Health: wire.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour / 2,
-				Detail: &wire.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
 			},
-			{Name: "node-b", Voter: true, Health: wire.NodeAway, Detail: &wire.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
+			{Name: "node-b", Voter: true, Health: wire.NodeAway},
 		},
 		Elections: []wire.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
 	}

@@ -68,14 +68,14 @@ func (c *Call) KeyOwner(editKey string) string {
 // ModeratorTokenPrefix begins every token of a moderator.
 const ModeratorTokenPrefix = "cmod_"
 
-// Moderator returns the moderator who makes the call. Others have no name.
+// Moderator returns the moderator who makes the call, or an error for other callers.
 func (c *Call) Moderator() (m state.Moderator, err error) {
 	if c.Relay != nil && c.Relay.Operator {
 		return state.Moderator{Name: command.Operator}, nil
 	}
 	token := c.bearer()
 	if !strings.HasPrefix(token, ModeratorTokenPrefix) {
-		return m, nil
+		return m, NotModerator()
 	}
 	m, ended, err := c.View().Moderator(HashSecret(token))
 	c.Release() // the answer may have to wait for a newer view
@@ -89,15 +89,6 @@ func (c *Call) Moderator() (m state.Moderator, err error) {
 		err = refusal
 	}
 	return m, err
-}
-
-// OnlyModerator is Moderator with an error for other callers.
-func (c *Call) OnlyModerator() (state.Moderator, error) {
-	by, err := c.Moderator()
-	if err == nil && by.Name == "" {
-		err = NotModerator()
-	}
-	return by, err
 }
 
 // NotModerator returns the error for a caller without a moderator's token.

@@ -277,13 +277,6 @@ func (t *tab) expectQuiet(state, base string) {
 	}
 }
 
-// expectForgotten ends the run if the browser keeps a moderator's token.
-func (t *tab) expectForgotten() {
-	if kept := ask[string](t, `JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + location.href`); strings.Contains(kept, "cmod_") {
-		t.Fatalf("the browser keeps %s", kept)
-	}
-}
-
 // paths are all pages.
 func (b *browser) paths() []string {
 	return []string{
@@ -437,8 +430,8 @@ func (b *browser) seeNews(t *tab) {
 	t.until("the new entry", `!!document.querySelector(".rows")?.textContent.includes("Something new for whoever looks.")`)
 }
 
-// seeCluster verifies that the page of the cluster shows a node that is away, details to a
-// moderator as long as the token is kept, and that it is not current when its node has ended.
+// seeCluster verifies that the page of the cluster shows a node that is away, and that it is not
+// current when its node has ended.
 func (b *browser) seeCluster(t *tab) {
 	t.show(b.site.URL+"/cluster", widths[0], "light")
 	health := func(name, want string) string {
@@ -446,27 +439,12 @@ func (b *browser) seeCluster(t *tab) {
 	}
 	t.until("a healthy leader", health("node-a", "healthy"))
 	t.until("a node that is away", health("node-b", "away"))
-	const shown, hidden = `document.querySelectorAll("#details tbody tr").length === 2 && !document.querySelector("#details").hidden`, `document.querySelector("#details").hidden`
-	t.until("that strangers see no details", hidden)
 	points := func(chart, part int) string {
 		return fmt.Sprintf(`document.querySelectorAll(".chart")[%d].querySelectorAll("polyline.l0")[%d].getAttribute("points").split(" ").map((p) => Number(p.split(",")[0]))`, chart, part)
 	}
 	t.expect("there is a gap before the start of the node", points(1, 0)+`[0] > 290`)
 	t.expect("there is a gap between writes in place of zero", `document.querySelectorAll(".chart")[2].querySelectorAll("polyline.l0").length === 2 && `+points(2, 0)+`.at(-1) < 570 && `+points(2, 1)+`[0] > 590`)
 	t.expect("a time without a leader is marked, with its end if it has one", `((of) => of.length === 8 && of[0].endsWith(", still") && of[1].startsWith("no leader for 5 minutes, until "))([...document.querySelectorAll(".chart .gone title")].map((e) => e.textContent))`)
-	send := func(text string) {
-		t.do(chromedp.SendKeys(chromedp.CSS("#token"), text), chromedp.Click(chromedp.CSS("#token-form button")))
-	}
-	send("cmod_wrong")
-	t.until("that a wrong token is rejected", `document.querySelector("#token-note").textContent.includes("no moderator's token")`)
-	send(moderatorToken)
-	t.until("the details", shown)
-	t.expectSound("the page with details")
-	t.show(b.site.URL+"/cluster", widths[2], "dark") // the tab keeps it
-	t.until("the details again", shown)
-	t.do(chromedp.Click(chromedp.CSS("#forget")))
-	t.until("that the token is forgotten", hidden)
-	t.expectForgotten()
 	must.Do(t, b.site.API.Shutdown(t.Context()))
 	t.until("that the table is not current", `[...document.querySelectorAll("[data-cluster] .mark")].every((e) => e.textContent === "unknown") && document.querySelector("#live-note").textContent.includes("not current")`)
 }

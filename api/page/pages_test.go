@@ -298,25 +298,6 @@ func TestPagesCount(t *testing.T) {
 	}
 }
 
-// TestClusterPageHidesDetails holds that ids, versions and disks are for moderators, and
-// that a page made for one is not given to others.
-func TestClusterPageHidesDetails(t *testing.T) {
-	s := apitest.WithModerator(t)
-	for _, path := range []string{"/cluster", "/cluster.json"} {
-		for range 2 {
-			apitest.Visit(t, s, http.MethodGet, path, "", http.StatusOK, "Accept", apitest.BrowserAccept).Lacks(t, "secret", "v9.9.9")
-			if path == "/cluster.json" {
-				apitest.Visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+apitest.ModToken).Has(t, "node-a-secret", "v9.9.9")
-			}
-		}
-	}
-	for _, path := range []string{"/cluster", "/cluster.json"} {
-		r := apitest.Visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+apitest.ModToken)
-		r.Has(t, "node-a-secret").WantHeader(t, "Cache-Control", "no-store")
-	}
-	apitest.Visit(t, s, http.MethodGet, "/cluster.json", "", http.StatusForbidden, "Authorization", "Bearer cmod_wrong")
-}
-
 // TestSearchForAnyWordWorks follows the links to a search for any of the words. Such a search takes
 // no phrases, no time, and at most MaxAllValues words.
 func TestSearchForAnyWordWorks(t *testing.T) {

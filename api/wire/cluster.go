@@ -21,9 +21,6 @@ type ClusterNode struct {
 	UptimeMillis int64   `json:"uptimeMs"`
 	ReadRate     float64 `json:"readsPerSecond"`  // in the last minute
 	WriteRate    float64 `json:"writesPerSecond"` // in the last minute
-
-	// Detail is for moderators and operators. nil means that it is not shown.
-	Detail *NodeDetail `json:"detail,omitempty"`
 }
 
 // The healths of a node.
@@ -32,15 +29,6 @@ const (
 	NodeUnready = "unready" // it answers, and is not ready to serve
 	NodeAway    = "away"    // it does not answer
 )
-
-// NodeDetail is the part of a node's state that only moderators and operators see.
-type NodeDetail struct {
-	ID       string   `json:"id"` // server id
-	Version  string   `json:"version"`
-	DiskFree uint64   `json:"diskFreeBytes"`
-	DiskSize uint64   `json:"diskSizeBytes"`
-	Problems []string `json:"problems"`
-}
 
 // Election is a leader as a node saw it begin.
 type Election struct {

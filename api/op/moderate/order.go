@@ -30,7 +30,7 @@ type orderForm struct {
 // write out. It gets a linearizable view: a node that lags would miss entries of a selection.
 func ordering(params []string, sample wire.Object, read func(c *op.Call, f *orderForm) func() error) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		by, err := c.OnlyModerator()
+		by, err := c.Moderator()
 		if err != nil {
 			return op.Task{}, err
 		}
@@ -186,7 +186,7 @@ func order(c *op.Call, cmd command.Payload) (command.Result, error) {
 // forModerators returns the handler of a list for moderators alone.
 func forModerators(scope string, params []string, filters func(l *read.Params), run func(c *op.Call, l *read.Params) (rows []wire.Object, next uint64, err error)) op.Handler {
 	return op.Private(func(c *op.Call) (op.Task, error) {
-		if _, err := c.OnlyModerator(); err != nil {
+		if _, err := c.Moderator(); err != nil {
 			return op.Task{}, err
 		}
 		return read.Handler(params, func(l *read.Params) {

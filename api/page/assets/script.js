@@ -112,7 +112,6 @@
   // The nodes.
   const nodes = $("[data-cluster] tbody");
   if (!nodes) return;
-  const key = "commons-moderator";
   const cell = (text, kind) => {
     const td = document.createElement("td");
     td.textContent = text;
@@ -135,34 +134,18 @@
       n.writesPerSecond.toFixed(1), n.readsPerSecond.toFixed(1), length(n.uptimeMs)].map((v) => cell(v, "n")));
     return row;
   };
-  const detailRow = (n) => {
-    const row = document.createElement("tr");
-    const d = n.detail;
-    const gib = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-    row.append(cell(n.name), cell(d.id), cell(d.version || "–"), cell(d.diskSizeBytes ? `${gib(d.diskFreeBytes)} of ${gib(d.diskSizeBytes)}` : "–"), cell(d.problems.join("; ") || "–"));
-    return row;
-  };
-  const note = $("#live-note"), details = $("#details");
+  const note = $("#live-note");
   let said = "";
   const say = (text) => {
     if (text !== said) note.textContent = said = text;
   };
   const look = async () => {
-    const token = sessionStorage.getItem(key);
     const abort = new AbortController(), timer = setTimeout(() => abort.abort(), 3e3);
     try {
-      const answer = await fetch("/cluster.json", { headers: token ? { Authorization: `Bearer ${token}` } : {}, signal: abort.signal });
-      if (answer.status === 403) {
-        sessionStorage.removeItem(key);
-        $("#token-note").textContent = "That is no moderator's token.";
-        return;
-      }
+      const answer = await fetch("/cluster.json", { signal: abort.signal });
       if (!answer.ok) throw new Error(answer.status);
       const cluster = await answer.json();
       nodes.replaceChildren(...cluster.nodes.map(nodeRow));
-      const shown = cluster.nodes.filter((n) => n.detail);
-      details.hidden = shown.length === 0;
-      details.querySelector("tbody").replaceChildren(...shown.map(detailRow));
       const away = cluster.nodes.filter((n) => n.health === "away").map((n) => n.name);
       say(away.length ? `${away.join(", ")} ${away.length === 1 ? "does" : "do"} not answer. ${cluster.leader ? `The leader is ${cluster.leader}.` : "There is no leader right now."}`
         : cluster.leader ? "All nodes answer." : "There is no leader right now.");
@@ -177,12 +160,5 @@
       setTimeout(look, document.hidden ? 1e4 : 700);
     }
   };
-  $("#insight").hidden = false;
-  $("#token-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    sessionStorage.setItem(key, $("#token").value.trim());
-    $("#token").value = $("#token-note").textContent = "";
-  });
-  $("#forget").addEventListener("click", () => sessionStorage.removeItem(key));
   look();
 })();
