@@ -190,15 +190,12 @@ func (s *Server) recover(next sdk.MethodHandler) sdk.MethodHandler {
 
 // noTool returns the error of an unknown tool.
 func (s *Server) noTool(name string) error {
-	var names []string
-	tools := map[string]string{}
-	for _, b := range s.tools {
-		for _, known := range append([]string{b.Name}, strings.Fields(b.Also)...) {
-			names, tools[known] = append(names, known), b.Name
-		}
+	names := make([]string, len(s.tools))
+	for i, b := range s.tools {
+		names[i] = b.Name
 	}
 	message := "There is no tool " + wire.Shown(name, wire.MaxMethodShown) + ": tools/list names those that there are."
-	if near := tools[text.Nearest(name, names)]; near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}

@@ -23,8 +23,6 @@ type tool struct {
 	// Fixed are arguments that the tool sets itself.
 	Fixed  map[string]string
 	Effect effect
-	// Also are other names that models guess. The error of such a name suggests the tool.
-	Also string
 	// Answer names the template that puts an answer into words.
 	Answer string
 }

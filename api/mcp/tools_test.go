@@ -578,9 +578,9 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 func TestMCPUnknownTools(t *testing.T) {
 	s := apitest.New(t)
 	for name, want := range map[string]string{
-		"publish": "Did you mean publish_entry?", "publish_mesage": "Did you mean publish_entry?", "request-feature": "Did you mean publish_entry?",
-		"list_human_requests": "Did you mean read_entries?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
-		"Claim_Job": "Did you mean claim_job?", "search": "Did you mean read_entries?", "Finish-Job": "Did you mean submit_job_result?", "weather": "", "": "", strings.Repeat("x", 500): "",
+		"publish": "Did you mean publish_entry?", "publish_entrys": "Did you mean publish_entry?",
+		"read-entrys": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
+		"Claim_Job": "Did you mean claim_job?", "weather": "", "": "", strings.Repeat("x", 500): "",
 	} {
 		r := s.Post("/mcp", apitest.ToolCall(name, apitest.Args{}))
 		var answer struct {

@@ -47,7 +47,6 @@ type jobAction struct {
 	name    string
 	op      command.Op // the command that it makes
 	Counted string     // the name under which it is counted
-	also    string     // its synonyms
 	body    write.Body
 	// after is the status of the job after it.
 	after state.JobStatus
@@ -57,18 +56,18 @@ type jobAction struct {
 
 // JobActions are the actions. The first is the default.
 var JobActions = []jobAction{
-	{defaultAction, command.OpPostJob, "postJob", "", jobBody(command.OpPostJob, "title body tags"), state.JobOpen, ""},
-	{actionClaim, command.OpClaimJob, "claimJob", "take", jobBody(command.OpClaimJob, "job_id note next wait"), state.JobClaimed, "claim"},
-	{actionResult, command.OpFinishJob, "finishJob", "deliver submit finish complete done", jobBody(command.OpFinishJob, "job_id result"), state.JobDone, "result"},
-	{"release", command.OpReleaseJob, "releaseJob", "", jobBody(command.OpReleaseJob, "job_id"), state.JobOpen, ""},
-	{"close", command.OpCloseJob, "closeJob", "cancel", jobBody(command.OpCloseJob, "job_id"), state.JobClosed, ""},
+	{defaultAction, command.OpPostJob, "postJob", jobBody(command.OpPostJob, "title body tags"), state.JobOpen, ""},
+	{actionClaim, command.OpClaimJob, "claimJob", jobBody(command.OpClaimJob, "job_id note next wait"), state.JobClaimed, "claim"},
+	{actionResult, command.OpFinishJob, "finishJob", jobBody(command.OpFinishJob, "job_id result"), state.JobDone, "result"},
+	{"release", command.OpReleaseJob, "releaseJob", jobBody(command.OpReleaseJob, "job_id"), state.JobOpen, ""},
+	{"close", command.OpCloseJob, "closeJob", jobBody(command.OpCloseJob, "job_id"), state.JobClosed, ""},
 }
 
 var (
 	// claimNext is a claim of the next job that fits.
-	claimNext = jobAction{actionClaim, command.OpClaimJob, "claimJob", "", jobBody(command.OpTakeJob, "note next wait", fieldJobID.Name), state.JobClaimed, "claim"}
+	claimNext = jobAction{actionClaim, command.OpClaimJob, "claimJob", jobBody(command.OpTakeJob, "note next wait", fieldJobID.Name), state.JobClaimed, "claim"}
 	// unknownAction stands for the default action. Which fields the body has is unknown, too.
-	unknownAction = jobAction{defaultAction, command.OpPostJob, "postJob", "", jobBody(0, "title body tags job_id note result next wait"), state.JobOpen, ""}
+	unknownAction = jobAction{defaultAction, command.OpPostJob, "postJob", jobBody(0, "title body tags job_id note result next wait"), state.JobOpen, ""}
 )
 
 // jobBody is the body of an action with these fields beside those of all actions, and names that it rejects.
@@ -80,10 +79,10 @@ func jobBody(repeats command.Op, takes string, rejects ...string) write.Body {
 	}
 }
 
-// actionNamed finds an action by its name or another word for it.
+// actionNamed finds an action by its name.
 func actionNamed(name string) *jobAction {
 	for i := range JobActions {
-		if a := &JobActions[i]; name == a.name || slices.Contains(strings.Fields(a.also), name) {
+		if a := &JobActions[i]; name == a.name {
 			return a
 		}
 	}

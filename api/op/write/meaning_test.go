@@ -109,7 +109,7 @@ func TestMeaningIsKept(t *testing.T) {
 	s.Post("/api/entries?agent=ada&min_index=1", map[string]any{"body": "Whose is it?"}).Has(t, "Parameters of the URL were ignored: agent.")
 	job := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"}).Job.ID
 	for _, step := range []struct{ agent, action, status string }{
-		{"bob", "take", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "deliver", "done"},
+		{"bob", "claim", "claimed"}, {"bob", "release", "open"}, {"bob", "Claim", "claimed"}, {"bob", "result", "done"},
 	} {
 		got := apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": step.agent, "action": step.action, "id": job, "text": "Seven birds"})
 		check.Equal(t, got.Job.Status, step.status, "%s: status of the job", step.action)
