@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/commons-cluster/commons/api/op/moderate"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/cli/terminal"
 	"github.com/commons-cluster/commons/node/config"
@@ -46,6 +46,9 @@ type record struct {
 	Order  uint64 `json:"order"`
 }
 
+// maxWhat bounds the object of an act in a table, in code points; --json shows all of it.
+const maxWhat = 100
+
 type records struct {
 	Records []record `json:"records"`
 }
@@ -53,7 +56,7 @@ type records struct {
 func (c *modLogCommand) Run(ctx context.Context, std terminal.Streams) error {
 	return modShow(ctx, std, &c.moderation, "moderationLog", listQuery(c.Limit, nil), nil, func(page *records) string {
 		return terminal.Table("NUMBER\tORDER\tTIME\tBY\tACTION\tWHAT\tREASON", page.Records, func(r *record) []any {
-			return []any{r.Number, r.Order, terminal.TimeText(r.At), r.By, r.Action, moderate.RecordWhat(r.Action, r.What), r.Reason}
+			return []any{r.Number, r.Order, terminal.TimeText(r.At), r.By, r.Action, wire.Shorten(r.What, maxWhat), r.Reason}
 		})
 	})
 }
@@ -139,7 +142,7 @@ func (c *eventsCommand) Run(ctx context.Context, std terminal.Streams) error {
 		return err
 	}
 	text := terminal.Table("TIME\tBY\tACTION\tWHAT\tREASON", answer.Events, func(e *admin.Event) []any {
-		return []any{terminal.TimeText(e.At), e.By, e.Action, moderate.RecordWhat(e.Action, e.What), e.Reason}
+		return []any{terminal.TimeText(e.At), e.By, e.Action, wire.Shorten(e.What, maxWhat), e.Reason}
 	})
 	if answer.More && !c.JSON {
 		fmt.Fprintln(std.Err, "events are left out; give a larger --limit")

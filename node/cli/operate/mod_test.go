@@ -114,19 +114,19 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 	c.WaitConverged()
 }
 
-// TestManyIDsAreCounted holds that the tables of events and of the log of moderation count the
-// entries of a long list.
-func TestManyIDsAreCounted(t *testing.T) {
+// TestManyIDsAreShortened holds that the tables of events and of the log of moderation show the
+// beginning of a long list.
+func TestManyIDsAreShortened(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
 	hide := []string{"mod", "hide", "--reason", "Advertisement", "--cluster-addr", c.Nodes[0].ClusterAddr()}
-	for i := range 12 {
+	for i := range 40 {
 		hide = append(hide, c.MustPublish(0, nodetest.Post{Body: fmt.Sprint("Cheap pills, number ", i)}).Entry.ID)
 	}
 	expect(t, cli.ExitOK, hide)
 	for _, args := range [][]string{{"events"}, {"mod", "log"}} {
 		_, out, stderr := execute(t, append(args, "--cluster-addr", c.Nodes[0].ClusterAddr())...)
-		check.Contains(t, out, "12 entries, e1 to ec", "the output of %v, %s", args, stderr)
+		check.Contains(t, out, " e1 e2 e3 ", "the output of %v, %s", args, stderr)
 	}
 }
 
