@@ -340,7 +340,6 @@ func (h *Health) NoteRead(took time.Duration) {
 
 // NoteLeader notes that another server leads.
 func (h *Health) NoteLeader(id string, term uint64) {
-	h.LeaderChanges.Add(1)
 	h.electionsMu.Lock()
 	defer h.electionsMu.Unlock()
 	h.elections = slices.Insert(h.elections, 0, Election{time.Now(), id, term})

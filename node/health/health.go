@@ -60,8 +60,7 @@ type Health struct {
 	cfg Config
 	src Sources
 
-	Commands      atomic.Uint64 // applied since the start
-	LeaderChanges atomic.Uint64 // seen since the start
+	Commands atomic.Uint64 // applied since the start
 
 	watchdog       *watchdog
 	rejectedWrites *prometheus.CounterVec

@@ -43,5 +43,4 @@ func TestElections(t *testing.T) {
 	if len(got) != maxElections || got[0].Term != seen-1 {
 		t.Errorf("%d elections, the newest of term %d", len(got), got[0].Term)
 	}
-	check.Equal(t, h.LeaderChanges.Load(), seen, "changes of the leader")
 }

@@ -13,12 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/view"
 	"github.com/commons-cluster/commons/node/admin"
-	"github.com/commons-cluster/commons/node/memory"
 )
 
 // raftMeasurements are the measurements of Raft that are exported (docs/operating/alerts.md).
@@ -69,9 +66,6 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 			Namespace: "commons", Name: "commands_applied_total", Help: "Commands that the state machine has applied.",
 		}, func() float64 { return float64(h.Commands.Load()) })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "commons", Name: "leader_changes_total", Help: "Times that this node saw another leader than before.",
-		}, func() float64 { return float64(h.LeaderChanges.Load()) })),
-		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "log_lines_dropped_total", Help: "Lines of the log that were dropped, because their reader stalled or had ended, or the disk was full.",
 		}, func() float64 { return float64(h.cfg.LogDropped()) })),
 	)
@@ -115,7 +109,6 @@ func (h *Health) gauges() []gauge {
 			return commit - min(s.Machine.Applied(), commit)
 		}),
 		count("log_bytes", "Bytes of log since the newest snapshot.", s.Raft.LogBytes),
-		count("cache_bytes", "Size of the cache of the state, a part of the soft limit of memory.", memory.Cache),
 		truth("leader", "1 when this node leads and takes writes.", func() bool { return s.Pipeline.Stats().Leading }),
 		count("term", "Raft's term.", s.Raft.CurrentTerm),
 		count("voters", "Servers with a vote.", func() int { return len(s.Raft.Voters()) }),
@@ -135,7 +128,6 @@ func (h *Health) gauges() []gauge {
 			"clock_correction_seconds", "What this node adds to its clock when it stamps log entries.",
 			func() float64 { return s.Pipeline.Clocks().Correction().Seconds() },
 		},
-		truth("candidate", "1 while this node asks for votes.", func() bool { return s.Raft.State() == raft.Candidate }),
 		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
 		count("disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() uint64 {
 			free, _, _ := h.src.Machine.DiskSpace() // both are 0 if that fails
@@ -154,10 +146,6 @@ func (h *Health) conditionGauges() []gauge {
 		{
 			"clock_ahead_seconds", "How far this node's clock is ahead of the voters' median.",
 			func() float64 { ahead, _ := h.clockOffset(); return ahead.Seconds() },
-		},
-		{
-			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
-			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
 		{
 			"certificate_expiry_timestamp_seconds", "When the certificate of HTTPS ends; 0 without HTTPS.",
@@ -198,7 +186,6 @@ func (h *Health) conditionGauges() []gauge {
 		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *view.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
 		inState(h, "reports_oldest_timestamp_seconds", "When the oldest report that waits for a moderator came; 0: none waits.", perSecond, func(v *view.View) (int64, error) { _, oldest := v.OpenReports(); return oldest, nil }),
 		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*view.View).RejectedReports),
-		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *view.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}
 }
 
