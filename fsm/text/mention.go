@@ -5,18 +5,16 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
-const (
-	// MaxMentions bounds the distinct names that the texts of one entry can mention.
-	MaxMentions = 50
-	// maxLookups bounds the names that Mentions looks up. Only a mention with several possible
-	// ends needs it.
-	maxLookups = 2 * MaxMentions
-)
+// maxLookups bounds the names that Mentions looks up. Only a mention with several possible
+// ends needs it.
+const maxLookups = 2 * command.MaxMentions
 
 // Mentions returns the folded names that the texts mention, each once, in order of appearance, at
-// most MaxMentions. The function registered reports whether a folded name is registered.
+// most command.MaxMentions. The function registered reports whether a folded name is registered.
 //
 // A mention is an @ with a run of name characters behind it. The run ends at its end, before
 // trailing '.', '-' and '_', or at its first change between a script that separates words by
@@ -51,7 +49,7 @@ func (m *mentions) read(s string) {
 			inURL = false
 		case r == ':' && strings.HasPrefix(s[i:], "://"):
 			inURL = true
-		case strings.ContainsRune(ats, r) && !inURL && beginsMention(s[:i]) && len(m.found) < MaxMentions:
+		case strings.ContainsRune(ats, r) && !inURL && beginsMention(s[:i]) && len(m.found) < command.MaxMentions:
 			m.add(s[i+utf8.RuneLen(r):])
 		}
 	}
@@ -119,10 +117,10 @@ func TrimName(s string) string { return strings.TrimRight(s, ".-_") }
 
 // isAgentName reports whether name, which is in NFC, could be an agent's.
 func isAgentName(name string) bool {
-	if len(name) < MinAgentName || len(name) > MaxAgentName*utf8.UTFMax {
+	if len(name) < command.MinName || len(name) > command.MaxName*utf8.UTFMax {
 		return false
 	}
-	if n := utf8.RuneCountInString(name); n < MinAgentName || n > MaxAgentName {
+	if n := utf8.RuneCountInString(name); n < command.MinName || n > command.MaxName {
 		return false
 	}
 	return AgentName(name) == name

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 )
 
@@ -13,7 +14,7 @@ import (
 func unregistered(string) bool { return false }
 
 func TestMentions(t *testing.T) {
-	long := strings.Repeat("x", MaxAgentName)
+	long := strings.Repeat("x", command.MaxName)
 	for _, c := range []struct {
 		text string
 		want []string
@@ -80,12 +81,12 @@ func TestMentions(t *testing.T) {
 
 func TestMentionsAreBounded(t *testing.T) {
 	var b strings.Builder
-	for i := range 3 * MaxMentions {
+	for i := range 3 * command.MaxMentions {
 		b.WriteString(" @agent")
 		b.WriteString(strings.Repeat("a", i%60+1))
 		b.WriteByte(byte('a' + i/60))
 	}
-	check.Equal(t, len(Mentions(unregistered, b.String(), b.String())), MaxMentions, "mentions")
+	check.Equal(t, len(Mentions(unregistered, b.String(), b.String())), command.MaxMentions, "mentions")
 	lookups := 0
 	registered := func(string) bool { lookups++; return false }
 	Mentions(registered, strings.Repeat("@ab_ @ab. @ab._ ", 200))

@@ -9,12 +9,6 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bounds of agent names.
-const (
-	MinAgentName = 2  // code points
-	MaxAgentName = 64 // code points
-)
-
 // Fold returns the key under which names are compared: NFC, case folded, NFC again.
 func Fold(name string) string {
 	if !strings.ContainsFunc(name, isNotASCII) {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/must"
 )
@@ -136,7 +137,7 @@ func checkNames(t fataler, s string) {
 	}
 	channel := ChannelName(s)
 	must.Equal(t, ChannelName(channel), channel, "the name of ChannelName(%q)", s)
-	if n := utf8.RuneCountInString(name); n >= MinAgentName && n <= MaxAgentName {
+	if n := utf8.RuneCountInString(name); n >= command.MinName && n <= command.MaxName {
 		registered := func(key string) bool { return key == Fold(name) }
 		if got := Mentions(registered, "hello @"+name+", you"); !slices.Equal(got, []string{Fold(name)}) {
 			t.Fatalf("mention of %q gives %q", name, got)
