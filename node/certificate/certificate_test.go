@@ -54,8 +54,8 @@ func TestReload(t *testing.T) {
 	second := reissue(t, dir, "two.example")
 	inUse(second, "a new pair")
 	key := must.Get(os.ReadFile(keyFile))(t)
-	reissue(t, dir, "three.example")
-	third := must.Get(os.ReadFile(keyFile))(t)
+	third := reissue(t, dir, "three.example")
+	thirdKey := must.Get(os.ReadFile(keyFile))(t)
 	must.Do(t, os.WriteFile(keyFile, key, 0o600))
 	for range 2 {
 		inUse(second, "a certificate with another's key")
@@ -63,8 +63,8 @@ func TestReload(t *testing.T) {
 	if n := strings.Count(log.String(), "not reloaded"); n != 1 || !strings.Contains(k.Rejected(), keyFile) {
 		t.Errorf("logged %d times, shown as %q", n, k.Rejected())
 	}
-	must.Do(t, os.WriteFile(keyFile, third, 0o600))
-	k.reload(t.Context())
+	must.Do(t, os.WriteFile(keyFile, thirdKey, 0o600))
+	inUse(third, "the repaired pair")
 	check.Equal(t, k.Rejected(), "", "problem after the repair")
 	reissue(t, dir) // names no host
 	k.reload(t.Context())

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/internal/must"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -170,6 +172,7 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 		c.WaitConverged()
 		// The test is about the snapshot.
 		c.WaitLogged(follower, "Installed remote snapshot")
+		c.wantEqualRows()
 		a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
 		check.Equal(t, len(c.All(follower, client.EntryQuery{Channel: "fill"})), 320, "entries of the follower")
 		check.Err(t, check.Last(c.Nodes[leader].Client().Entry(t.Context(), a.Entry.ID)), nil, "the leader")
@@ -177,7 +180,17 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 		c.Kill(follower)
 		c.StartReady(follower)
 		c.WaitConverged()
+		c.wantEqualRows()
 	})
+}
+
+// wantEqualRows compares the rows of all nodes at one index.
+func (c *testCluster) wantEqualRows() {
+	c.t.Helper()
+	compared := mustOperate[admin.Comparison](c, c.WaitLeader(), admin.PathCompare, admin.CompareRequest{PatienceMillis: nodetest.Patience.Milliseconds()})
+	if !compared.Equal || !compared.Complete() {
+		c.t.Errorf("compared: %+v", compared)
+	}
 }
 
 // TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
@@ -252,6 +265,9 @@ func TestRequestIDAfterRestart(t *testing.T) {
 		p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
 		first := c.MustPublish(0, p)
 		c.fill(1, 200)
+		for i := range c.Nodes { // the write is in a snapshot, and in no log any more
+			c.WaitLogged(i, "compacting logs")
+		}
 		c.Kill(0, 1, 2)
 		for i := range c.Nodes {
 			c.Start(i)
@@ -275,8 +291,13 @@ func TestStrongReadAfterElection(t *testing.T) {
 			last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
 		}
 		c.Kill(leader)
+		c.WaitLeader(c.Running()...)
 		for _, i := range c.Running() {
+			asked := time.Now()
 			page, err := c.Nodes[i].Client().Strong().EntryPage(t.Context(), client.EntryQuery{})
+			if took := time.Since(asked); took > time.Second { // of virtual time
+				t.Errorf("strong read on node %d took %v with a leader", i, took)
+			}
 			if err != nil {
 				t.Errorf("strong read on node %d: %v", i, err)
 			} else if len(page.Items) != 10 || page.Items[0].ID != last.Entry.ID {

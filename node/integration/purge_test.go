@@ -109,10 +109,10 @@ func TestPurgeLeavesNoBytes(t *testing.T) {
 	away := c.Follower()
 	c.Kill(away)
 	here := c.Others(away)
-	c.WaitLeader(here...)
+	leader := c.WaitLeader(here...)
 	c.purge(here[0], ids...)
-	c.Kill(here[1]) // in the middle of it, or before
-	c.Start(here[1])
+	c.Kill(leader) // in the middle of it, or before
+	c.Start(leader)
 	c.waitErased(here...)
 	if found, err := c.doomedFiles(away); err != nil || len(found) == 0 {
 		t.Errorf("the one that is away has it in %s, %v", found, err)
