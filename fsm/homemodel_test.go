@@ -233,7 +233,7 @@ func (m *homeModel) home(agent string, since int64, seenBefore bool) *view.Home 
 	waiting := m.newestOfEach(func(e homeFact) bool { return others(e) && m.waits(e) && e.CreatedAt > m.now-7*day })
 	h.Waiting = m.pick(command.MaxWaiting, func(e homeFact) bool { return waiting[e.Seq] && !listed(e.Seq) })
 	open := m.newestOfEach(func(e homeFact) bool { return others(e) && e.job.Status == state.JobOpen })
-	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return open[e.Seq] && !listed(e.Seq) })
+	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return open[e.Seq] })
 	m.topics(h, agent)
 	h.TopicNotes = slices.DeleteFunc(h.TopicNotes, listed)
 	m.partners(h, agent)

@@ -40,7 +40,7 @@ func TestSchemas(t *testing.T) {
 			if !known {
 				t.Fatalf("%s: the operation %s takes no %s", tool.Name, id, name)
 			}
-			a.Schema = slim(name, operation.full[name], tools.Arguments)
+			a.Schema = slim(name, a.In, operation.full[name], tools.Arguments)
 			schemas[id][name] = a
 		}
 	}
@@ -76,14 +76,15 @@ var numbers = map[string]bool{"since": true}
 const maxDescription = 100
 
 // slim returns the schema of an argument for the list of tools: its type, its words, and one clause
-// of description, from brief if the name is there.
-func slim(name string, full map[string]any, brief map[string]string) schema {
+// of description, from brief if the name is there. Those of a writer are not those of a filter.
+func slim(name, in string, full map[string]any, brief map[string]string) schema {
 	o := schema{Type: typeOf(full)}
 	if items, isList := full["items"].(map[string]any); isList {
 		o.Items = &schema{Type: typeOf(items)}
 	}
 	o.Enum, _ = full["enum"].([]any)
 	text, isBrief := brief[name]
+	isBrief = isBrief && (in == inBody || name != "agent" && name != "reply_to")
 	switch {
 	case name == "kind" && len(o.Enum) > kinds:
 		o.Enum = o.Enum[:kinds] // the others stand for these

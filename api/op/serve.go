@@ -152,14 +152,21 @@ func OrUnavailable(err error, code command.Code, reason string) error {
 	return &command.Unavailable{Code: code, Reason: reason}
 }
 
-// overBudget adds the request itself to the error of a call whose sender has used up a budget. For
-// a write it runs the first half of the handler, as with CheckOnly.
+// overBudget adds the request itself to the error of a call whose sender has used up a budget.
 func (c *Call) overBudget(h Handler, err error) error {
-	rejection := ToError(err)
+	return c.WithExample(h, ToError(err))
+}
+
+// WithExample adds the request itself to an error, and to one of an invalid request its other problems.
+// For a write it runs the first half of the handler, as with CheckOnly.
+func (c *Call) WithExample(h Handler, rejection *wire.Error) error {
 	defer func(trial bool) { c.CheckOnly = trial }(c.CheckOnly)
 	c.CheckOnly = true
 	if _, errTrial := h(c); c.Complete == nil {
 		if invalid, is := errors.AsType[*wire.Error](errTrial); is {
+			if rejection.Code == wire.CodeInvalid && invalid.Code == wire.CodeInvalid {
+				return wire.Invalid(append(rejection.Issues, invalid.Issues...), invalid.Example)
+			}
 			rejection.Example = invalid.Example
 		}
 		return rejection

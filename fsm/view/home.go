@@ -405,7 +405,7 @@ func (v *View) fillWaiting(h *Home, p *Preferences) error {
 		h.OpenJobs, h.NewJobs, err = v.wanted(p, -1, h.Now, command.MaxOpenJobs)
 		return err
 	}
-	h.OpenJobs, err = v.waitingList(home.PartOpen, p.AgentKey, 0, command.MaxOpenJobs, h.concerns)
+	h.OpenJobs, err = v.waitingList(home.PartOpen, p.AgentKey, 0, command.MaxOpenJobs, func(uint64) bool { return false })
 	return err
 }
 

@@ -470,11 +470,11 @@ var sinceLayouts = []string{
 	"2006-01-02T15:04Z07",
 }
 
-// Numbers in this range are seconds since the epoch: years 1973 to 5138. As milliseconds they
+// Numbers of ten digits are seconds since the epoch: years 2001 to 2286. As milliseconds they
 // would be before any entry.
 const (
-	leastSeconds = 1e8
-	mostSeconds  = 1e11
+	leastSeconds = 1e9
+	mostSeconds  = 1e10
 )
 
 // epochSeconds returns an instant in seconds, perhaps with a fraction, in milliseconds.

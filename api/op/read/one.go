@@ -45,7 +45,7 @@ func One(what string, of state.EntryType, show func(view *view.View, dst []byte,
 		}
 		return op.Task{Fresh: l.Fresh, Builds: l.Query.Limit, Versioned: true, Run: func() error {
 			return c.Answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-				dst, err := find(c.View(), append(append(append(dst, `{"`...), what...), `":`...), id)
+				dst, err := find(c.View(), append(append(append(BeginNotes(c, dst), '"'), what...), `":`...), id)
 				return append(dst, '}'), err
 			})
 		}}, rejected

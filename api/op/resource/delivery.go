@@ -32,9 +32,13 @@ func keyed(handle op.Handler) op.Handler {
 		}
 		for _, p := range pairs {
 			if slices.Contains(op.KeyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, op.EditKeyPrefix) || strings.HasPrefix(p.Value, op.RecoveryKeyPrefix) {
-				return op.Task{}, wire.Invalid([]wire.Issue{{
+				rejection := wire.Invalid([]wire.Issue{{
 					write.FieldEditKey.Name, "must never be in a URL: send it " + op.KeyInHeader + ", and treat this key as public",
 				}}, wire.Object{})
+				if c.Operation.Method == http.MethodGet || c.CheckOnly {
+					return op.Task{}, rejection
+				}
+				return op.Task{}, c.WithExample(handle, rejection)
 			}
 		}
 		return handle(c)

@@ -61,7 +61,7 @@ func TestDeliveriesGolden(t *testing.T) {
 	}
 }
 
-// TestKeysInURLs rejects them under every name, before anything else is looked at.
+// TestKeysInURLs rejects them under every name, with the other problems and an example that works.
 func TestKeysInURLs(t *testing.T) {
 	s := apitest.New(t)
 	apitest.RegisterAda(s.Backend)
@@ -75,6 +75,8 @@ func TestKeysInURLs(t *testing.T) {
 		}
 	}
 	s.Get(apitest.DeliveriesPath+"?min_index=1&consistency=strong", apitest.Bearer...).Want(t, http.StatusOK)
+	p := s.Post("/api/agents?token=x", `{"id":"z","description":"Looks around."}`).Rejected(t, http.StatusUnprocessableEntity, "validation_failed", "edit_key id")
+	s.Post("/api/agents", string(p.Example)).Must(t, http.StatusOK) // a dry run
 }
 
 // TestTestDelivery queues test events, to the last one for which there is room.

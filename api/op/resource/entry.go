@@ -99,7 +99,8 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	channel := e.Read(&fieldChannel)
 	e.publish.Channel = e.Converted(&fieldChannel, channel, fieldChannel.Name, text.ChannelName, command.MaxChannel)
 	e.SetValid(&fieldChannel, channel.Given, e.publish.Channel)
-	e.publish.Title = e.ReadTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
+	title, said := e.ReadTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
+	e.publish.Title = title
 	e.ReadRequestID()
 	e.publish.Tags = e.Labels(&write.FieldTags)
 	e.readRelation()
@@ -113,7 +114,7 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	if e.publish.Channel == "" && e.publish.Target == "" && isMessage {
 		e.publish.Channel = rules.channel
 	}
-	e.Mention(e.publish.Title, e.publish.Body)
+	e.Mention(said, e.publish.Body)
 	e.Author.Question = e.Author.Question && isMessage
 	return e
 }

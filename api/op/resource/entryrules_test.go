@@ -199,6 +199,9 @@ func TestNewEntryFields(t *testing.T) {
 		"supersedes empty":              {[]wire.Field{body, {"supersedes", ""}}, nil, nil, []string{"supersedes"}},
 		"supersedes a number":           {[]wire.Field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
 		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", 1}, {"relation", "x"}}, nil, nil, []string{"body", "kind", "agent", "channel", "title", "request_id", "tags", "relation"}},
+		"mentions in a cut title":       {[]wire.Field{{"body", "Four"}, {"title", "For @bob " + strings.Repeat("x", 166) + " @adam"}}, func(p *command.Publish) any { return p.Mentions }, []string{"bob"}, nil},
+		"mentions in a derived title":   {[]wire.Field{{"body", strings.Repeat("x", 175) + " @adam"}}, func(p *command.Publish) any { return p.Mentions }, []string{"adam"}, nil},
+		"code in a derived title":       {[]wire.Field{{"body", "Use `@ada\nbar` now"}}, func(p *command.Publish) any { return len(p.Mentions) }, 0, nil},
 		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *command.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

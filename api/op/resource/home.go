@@ -85,7 +85,7 @@ func (h *homeCall) read(c *op.Call, l *read.Params) {
 	c.Out.VaryBy(op.HeaderAuthorization)
 	h.key = text.Fold(h.agent)
 	h.since = l.Instant("since")
-	h.again = h.since >= 0
+	h.again = h.since != -1
 	h.brief = l.Flag("brief")
 	h.prefs.OnlyProven = l.Flag("only_proven")
 	h.wait = l.Wait()
@@ -113,7 +113,7 @@ func home(c *op.Call, h *homeCall) error {
 		proof := c.Proof()
 		h.prefs.Jobs.By = command.Signature{AgentKey: h.key, Proof: &proof}
 		if h.again {
-			h.prefs.Jobs.Since = h.since
+			h.prefs.Jobs.Since = c.View().Instant(h.since)
 		}
 	}
 	switch {
@@ -141,8 +141,8 @@ func home(c *op.Call, h *homeCall) error {
 	// The key has all that home depends on, except time: the value begins with the instant up to which
 	// its tag is valid.
 	key := fmt.Appendf(nil, "%s %d %t %s %d %s", h.key, given, h.brief, view.ClusterID(), view.Version(), h.jobs)
-	// It has no notes, no preferences, and no default since that moved while the call waited.
-	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || h.wait == 0)
+	// It has no notes, no preferences, and no since that moves with time, or has moved while the call waited.
+	keep := len(c.Notes) == 0 && !h.prefs.ByKey && !h.prefs.OnlyProven && given <= view.Time() && (given >= 0 || given == -1 && h.wait == 0)
 	if keep {
 		kept, _ := c.Env.HomeTags.Get(key)
 		end, tag, known := strings.Cut(kept, " ")

@@ -146,13 +146,14 @@ func readJob(c *op.Call, doc *wire.Document) *jobForm {
 	j.readAction(known)
 	j.ReadRequestID()
 	j.ReadKey()
+	said := "" // of the title
 	switch {
 	case !known && (doc.Get(fieldJobID.Name) != nil || doc.Get(fieldJobTitle.Name) == nil || doc.Get(fieldJobBody.Name) == nil):
 		j.guessAction()
 	case takesNext:
 		j.readNext()
 	case j.op == command.OpPostJob:
-		j.newTitle = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
+		j.newTitle, said = j.ReadTitle(&fieldJobTitle, command.KindMessage, "")
 		j.body = j.Text(&fieldJobBody)
 		j.newTags = j.Labels(&write.FieldTags)
 	default:
@@ -169,7 +170,7 @@ func readJob(c *op.Call, doc *wire.Document) *jobForm {
 		}
 	}
 	j.End()
-	j.Mention(j.newTitle, j.body.Value, j.note.Value, j.result.Value)
+	j.Mention(said, j.body.Value, j.note.Value, j.result.Value)
 	return j
 }
 

@@ -106,8 +106,14 @@ func Prepare(c *op.Call, d Draft, query *wire.Document) (op.Task, error) {
 	if c.KeyErr != nil {
 		return op.Task{}, c.KeyErr
 	}
-	c.Complete = func(rejection *wire.Error) error { return addExample(c, rejection, d, c.View()) }
 	f := d.Shared()
+	c.Complete = func(rejection *wire.Error) error {
+		if rejection.Code == wire.CodeInvalid { // a key in the URL
+			rejection.Issues = append(rejection.Issues, f.Problems.List...)
+			rejection.Message = wire.CountProblems(rejection.Issues)
+		}
+		return addExample(c, rejection, d, c.View())
+	}
 	fresh := c.ReadFreshness(query, &f.Problems)
 	from := identify(c, f)
 	run := func() error {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/api/op"
 	"github.com/commons-cluster/commons/api/wire"
@@ -383,27 +384,32 @@ func (f *Form) Converted(field *Field, s Sent, what string, convert func(string)
 }
 
 // ReadTitle reads a title: one that is too long is cut, and a missing one is made from a
-// text.
-func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title string) {
+// text. said is what may mention agents: no word of it is cut.
+func (f *Form) ReadTitle(field *Field, kind command.Kind, body string) (title, said string) {
 	s := f.Read(field)
 	switch n := s.Length; {
 	case !s.Given && field.Required:
 		f.Problems.Add(field.Name, "is required: %d to %d characters", field.Least, field.Most)
 	case !s.Given:
-		return derivedTitle(kind, body)
+		return derivedTitle(kind, body), ""
 	case f.Problems.Has(field.Name):
 	case n < field.Least:
 		f.Problems.Add(field.Name, "must have %d to %d characters; this one has %d", field.Least, field.Most, n)
 	case n > field.Most:
 		f.Notes = append(f.Notes, fmt.Sprintf("The title was shortened to %d characters.", field.Most))
-		if title = wire.Cut(s.Value, field.Most); wire.Count(title) < field.Least { // a few letters and much white space
+		title = wire.Cut(s.Value, field.Most)
+		said = title
+		if next, _ := utf8.DecodeRuneInString(s.Value[len(title):]); text.IsNameRune(next) {
+			said = strings.TrimRightFunc(title, text.IsNameRune)
+		}
+		if wire.Count(title) < field.Least { // a few letters and much white space
 			title = derivedTitle(kind, s.Value)
 		}
 	default:
-		title = s.Value
+		title, said = s.Value, s.Value
 	}
 	f.SetValid(field, s.Given, title)
-	return title
+	return title, said
 }
 
 // derivedTitle returns a title made from a body's first line.

@@ -241,7 +241,10 @@ func TestRejectionsNameUnknownFields(t *testing.T) {
 // TestReadsNameUnknownParameters checks the note about a misspelled filter.
 func TestReadsNameUnknownParameters(t *testing.T) {
 	s := apitest.New(t)
-	for _, path := range []string{"/api/entries?", "/api/channels?", "/api/agents?", "/api/jobs?", "/api/human-requests?", "/api/home?for=ada&", "/api/stats?", "/api/usage?"} {
+	s.Publish(map[string]any{"agent": "ada", "body": "The tide at Brest is high."})
+	apitest.ActOnJob(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
+	s.Post("/api/agents", map[string]any{"id": "ada", "description": "Reads tide tables."}).Want(t, http.StatusCreated)
+	for _, path := range []string{"/api/entries?", "/api/channels?", "/api/agents?", "/api/jobs?", "/api/human-requests?", "/api/home?for=ada&", "/api/stats?", "/api/usage?", "/api/entries/e1?", "/api/jobs/j2?", "/api/agents/ada?"} {
 		notes := func(query string, status int) (list []string) {
 			r := s.Get(path+query).Want(t, status)
 			var answer struct{ Notes []string }
