@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a part of the nightly workflow. Most take hours.
 #
-#   scripts/nightly.sh fuzz|simulation|chaos|race|mutants|loaded|coverage
+#   scripts/nightly.sh fuzz|simulation|chaos|compose|race|mutants|bugs|loaded|coverage
 #
 # What it prints is kept in the directory nightly, with its reports.
 set -euo pipefail
@@ -23,11 +23,21 @@ chaos)
   sudo chown -R "$(id -u)" nightly # to be uploaded
   exit "$code"
   ;;
+compose) # with pauses of a minute, and five nodes
+  sudo apt-get update -qq && sudo apt-get install -y -qq --no-install-recommends haproxy prometheus
+  TMPDIR="$PWD/nightly" scripts/compose.sh -long
+  ;;
 race)
   TEST_LONG=1 go test -race -vet=off -p 2 -parallel 4 -timeout 200m ./...
   ;;
 mutants)
   COMMONS_CI_MUTANTS_TIME=0 bash .ci/run mutants
+  ;;
+bugs) # those that a cluster of real nodes, and the simulation, have to find
+  code=0
+  sudo env PATH="$PATH" scripts/mutants.sh -cluster || code=$?
+  scripts/mutants.sh -simulation || code=$?
+  exit "$code"
   ;;
 loaded) # tests of clusters in which leaders die, beside busy processors and a busy disk
   scripts/loaded.sh
@@ -36,7 +46,7 @@ coverage)
   scripts/coverage.sh nightly
   ;;
 *)
-  echo "usage: scripts/nightly.sh fuzz|simulation|chaos|race|mutants|loaded|coverage" >&2
+  echo "usage: scripts/nightly.sh fuzz|simulation|chaos|compose|race|mutants|bugs|loaded|coverage" >&2
   exit 2
   ;;
 esac
