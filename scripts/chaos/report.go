@@ -136,6 +136,23 @@ func (r *report) figures() {
 	}
 }
 
+// longestGap is how long the other nodes may acknowledge no write while enough voters are left.
+const longestGap = 20 * time.Second
+
+// uninterrupted checks that writes go on.
+func (r *report) uninterrupted() check.Verdict {
+	v := check.Verdict{Name: "writes go on"}
+	for i := range r.plan {
+		if e := &r.plan[i]; e.Note == "" && !e.Minority {
+			v.Looked++
+			if e.Gap > longestGap {
+				v.Add(fmt.Sprintf("%s of %s: no write was acknowledged for %v", e.Fault, strings.Join(e.Nodes, ", "), e.Gap))
+			}
+		}
+	}
+	return v
+}
+
 // slowness is measured on the nodes that were not targets of the fault.
 func (r *report) slowness(e *event, calls []*record.Call) slowness {
 	var usual, meanwhile []time.Duration

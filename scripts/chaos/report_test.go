@@ -83,3 +83,10 @@ func TestSlowness(t *testing.T) {
 		t.Errorf("slowness %v, want %v", got, want)
 	}
 }
+
+func TestUninterrupted(t *testing.T) {
+	r := report{plan: []event{{Gap: longestGap}, {Minority: true, Gap: 2 * longestGap}, {Fault: "kill", Nodes: []string{"n1"}, Gap: longestGap + 1}}}
+	if v := r.uninterrupted(); v.Looked != 2 || len(v.Findings) != 1 {
+		t.Errorf("%+v", v)
+	}
+}

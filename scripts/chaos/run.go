@@ -183,7 +183,7 @@ func (b *testbed) inParts(ctx context.Context, place string, r *report) {
 	}
 	harness.Must(well)
 	f := b.read(&h)
-	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.living(), r.unbothered(), r.spared())
+	r.verdicts = append(check.All(h.Calls, &f), r.slowLeaders(), r.uninterrupted(), r.living(), r.unbothered(), r.spared())
 	if b.o.contained {
 		b.kept = f.Entries[b.nodes[0].Name]
 		harness.Must(b.play(ctx, afterwardsBalanced()))
