@@ -92,15 +92,6 @@ func numbersIn(t *testing.T, dirs ...string) (lines []string) {
 	return lines
 }
 
-// frozenName returns the name that the golden file has for an exported name: keyspaces and
-// the parts of an agent's lists were not exported when format 1 began.
-func frozenName(name string) string {
-	if strings.HasPrefix(name, "Space") || strings.HasPrefix(name, "Part") {
-		return strings.ToLower(name[:1]) + name[1:]
-	}
-	return name
-}
-
 // constantsOf returns the lines of one package, by name.
 func constantsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -117,19 +108,18 @@ func constantsOf(t *testing.T, dir string) map[string]string {
 	}
 	lenient := types.Config{Error: func(error) {}, IgnoreFuncBodies: true} // without what is imported
 	pkg, _ := lenient.Check(dir, set, parsed, nil)                         // that is missed, and no constant needs it
-	for _, exported := range pkg.Scope().Names() {
-		c, ok := pkg.Scope().Lookup(exported).(*types.Const)
+	for _, name := range pkg.Scope().Names() {
+		c, ok := pkg.Scope().Lookup(name).(*types.Const)
 		if !ok {
 			continue
 		}
-		name := frozenName(exported)
 		named, own := c.Type().(*types.Named)
 		kind, basic := c.Type().Underlying().(*types.Basic)
 		switch {
 		case !basic:
 		case own && kind.Kind() == types.Uint8:
-			lines[name] = fmt.Sprintf("%s%s %s %s", numberLine, frozenName(named.Obj().Name()), name, c.Val().ExactString())
-		case strings.HasPrefix(name, "space"):
+			lines[name] = fmt.Sprintf("%s%s %s %s", numberLine, named.Obj().Name(), name, c.Val().ExactString())
+		case strings.HasPrefix(strings.ToLower(name), "space"):
 			lines[name] = fmt.Sprintf("%s%s %s", numberLine, name, c.Val().ExactString())
 		}
 	}
@@ -265,7 +255,7 @@ func fill(v reflect.Value, n byte) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.Tag.Get(laterTag) == "" {
-				fill(v.Field(i), n+byte(crc32.ChecksumIEEE([]byte(frozenField(v.Type(), f.Name)))))
+				fill(v.Field(i), n+byte(crc32.ChecksumIEEE([]byte(f.Name))))
 			}
 		}
 	case reflect.Map:
@@ -276,23 +266,4 @@ func fill(v reflect.Value, n byte) {
 		v.SetMapIndex(key, value)
 	default: // not a part of a row
 	}
-}
-
-// publicRows are the types of rows with fields that were exported when format 1 began. All
-// other rows outside of package command had no such field.
-var publicRows = []string{"Meta", "Record", "Purge", "Rule", "Report", "Names", "Budget", "EventPlace"}
-
-// privateFields are the fields of these types that were not exported then.
-var privateFields = []string{"Group", "From", "Sender"}
-
-// frozenField returns the name by which a field of a row gets its number.
-func frozenField(row reflect.Type, name string) string {
-	own := strings.HasPrefix(row.PkgPath(), reflect.TypeFor[Machine]().PkgPath()) && row.PkgPath() != reflect.TypeFor[command.Result]().PkgPath()
-	switch {
-	case !own || slices.Contains(publicRows, row.Name()) && !slices.Contains(privateFields, name) || name == "Meta" || name == "EventPlace":
-		return name
-	case name == strings.ToUpper(name):
-		return strings.ToLower(name)
-	}
-	return strings.ToLower(name[:1]) + name[1:]
 }
