@@ -32,10 +32,10 @@ func newCluster(t testing.TB, n int, opts ...nodetest.Option) *testCluster {
 }
 
 // virtual runs a test of n nodes in virtual time, in parallel with other tests.
-func virtual(t *testing.T, n int, test func(t *testing.T, c *testCluster)) {
+func virtual(t *testing.T, n int, test func(t *testing.T, c *testCluster), opts ...nodetest.Option) {
 	t.Helper()
 	t.Parallel()
-	nodetest.Virtual(t, func(t *testing.T) { test(t, newCluster(t, n)) })
+	nodetest.Virtual(t, func(t *testing.T) { test(t, newCluster(t, n, opts...)) })
 }
 
 // emptyCluster returns a cluster without nodes.

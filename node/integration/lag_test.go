@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/commons-cluster/commons/api/client"
 	"github.com/commons-cluster/commons/internal/check"
 	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node/config"
@@ -69,6 +71,40 @@ func stale(nd *nodetest.Node) (string, error) {
 		return "", err
 	}
 	return res.Header.Get("X-Commons-Stale-Ms"), nil
+}
+
+// TestThreeOfFiveKilled: with two of five voters killed the others serve. With a third one killed they
+// take no writes, and read with a sign of their age, until the voters are back.
+func TestThreeOfFiveKilled(t *testing.T) {
+	virtual(t, 5, func(t *testing.T, c *testCluster) {
+		c.WaitVoters()
+		c.Kill(c.WaitLeader(), c.Follower())
+		c.WaitLeader()
+		c.MustPublish(c.Running()[0], nodetest.Post{Body: "of three"})
+		c.WaitConverged()
+		c.Kill(c.WaitLeader())
+		here := c.Running()
+		for _, i := range here {
+			a, err := c.Nodes[i].Publish(t.Context(), nodetest.Post{Body: "of two"})
+			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != "not_enqueued" {
+				t.Errorf("a write through node %d: %+v, %v", i, a, err)
+			}
+			if age, err := stale(c.Nodes[i]); err != nil || age == "" {
+				t.Errorf("a read through node %d is of the age %q, %v", i, age, err)
+			}
+			check.Equal(t, len(c.All(i, client.EntryQuery{})), 1, "entries of node %d", i)
+		}
+		for _, i := range []int{0, 1, 2, 3, 4} {
+			if !slices.Contains(here, i) {
+				c.Start(i)
+			}
+		}
+		c.WaitReady()
+		c.WaitVoters()
+		c.MustPublish(here[0], nodetest.Post{Body: "of five"})
+		c.WaitConverged()
+		check.Equal(t, len(c.All(here[1], client.EntryQuery{})), 2, "entries")
+	}, nodetest.Impatient)
 }
 
 // TestLogThatTakesNothing: a follower that cannot write its log says so, takes no
