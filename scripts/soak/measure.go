@@ -38,14 +38,12 @@ func (s *series) rows(from, to int) []int {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.least)), func(row int) bool { return row < from || row >= to })
 }
 
-// smallest returns the least value in [from, to), 0 without one.
-func (s *series) smallest(from, to int) (smallest float64) {
-	for i, row := range s.rows(from, to) {
-		if value := s.least[row]; i == 0 || value < smallest {
-			smallest = value
-		}
+// largest returns the most in [from, to), 0 without a value.
+func (s *series) largest(from, to int) (most float64) {
+	for _, row := range s.rows(from, to) {
+		most = max(most, s.least[row])
 	}
-	return smallest
+	return most
 }
 
 // growth returns how much the line of least squares through the values in [from, to) rises from
