@@ -30,9 +30,8 @@ var budgets = map[string]int{
 
 // reached bounds the sizes that are not within their budgets yet: none of them grows.
 var reached = map[string]int{
-	"lines of Go linked into the binary":   71_392,
-	"lines of Go in scripts without tests": 7_575,
-	"lines of tests and test support":      73_952,
+	"lines of Go linked into the binary": 71_055,
+	"lines of tests and test support":    73_952,
 }
 
 // TestStructureBudgets prints the sizes of the repository beside their budgets.

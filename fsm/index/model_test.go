@@ -126,12 +126,6 @@ func (m *model) words(prefix string, from, to uint64) []string {
 	return found[:min(len(found), MaxPrefixWords)]
 }
 
-// onDisk is what a search finds on disk.
-type onDisk struct {
-	sealed uint64   // the entries below it
-	words  []string // that the query's prefix stands for there
-}
-
 // wordsOnDisk returns the words on disk that a prefix stands for. The reader may have more of them than
 // the cut counts as sealed.
 func wordsOnDisk(t fataler, r pebble.Reader, prefix string) (words []string) {
@@ -142,26 +136,22 @@ func wordsOnDisk(t fataler, r pebble.Reader, prefix string) (words []string) {
 	if err != nil {
 		t.Fatalf("words on disk: %v", err)
 	}
+	defer iter.Close() // its reads are those of the search
 	for valid := iter.First(); valid && len(words) < MaxPrefixWords; {
-		term, _, _, err := splitKey(iter.Key())
-		if err != nil {
-			t.Fatalf("words on disk: %v", err)
-		}
+		term, _, _, _ := splitKey(iter.Key())
 		words = append(words, string(term[len(testPrefix)+1:len(term)-1]))
 		valid = iter.SeekGE(keyAfter(term))
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatalf("words on disk: %v", err)
 	}
 	return words
 }
 
-// search answers q by going through the entries of the rarest term.
-func (m *model) search(q Query, disk onDisk) (seqs []uint64, more bool) {
+// search answers q by going through the entries of the rarest term. Those below sealed are found by the
+// words of the prefix on disk.
+func (m *model) search(q Query, sealed uint64, onDisk []string) (seqs []uint64, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.invert()
-	for _, seq := range slices.Backward(m.candidates(q, disk)) {
+	for _, seq := range slices.Backward(m.candidates(q, sealed, onDisk)) {
 		if seq < q.Min || q.Before != 0 && seq >= q.Before || seq >= m.next() {
 			continue
 		}
@@ -174,7 +164,7 @@ func (m *model) search(q Query, disk onDisk) (seqs []uint64, more bool) {
 }
 
 // candidates returns the seqs that carry everything, in order.
-func (m *model) candidates(q Query, disk onDisk) []uint64 {
+func (m *model) candidates(q Query, sealed uint64, onDisk []string) []uint64 {
 	var sets [][]uint64
 	for i, term := range q.All {
 		list := m.lists[term]
@@ -195,11 +185,11 @@ func (m *model) candidates(q Query, disk onDisk) []uint64 {
 	}
 	if q.Prefix != "" {
 		var union []uint64
-		for _, word := range disk.words {
-			union = append(union, m.within(word, m.first, disk.sealed)...)
+		for _, word := range onDisk {
+			union = append(union, m.within(word, m.first, sealed)...)
 		}
-		for _, word := range m.words(q.Prefix, disk.sealed, m.next()) {
-			union = append(union, m.within(word, disk.sealed, m.next())...)
+		for _, word := range m.words(q.Prefix, sealed, m.next()) {
+			union = append(union, m.within(word, sealed, m.next())...)
 		}
 		slices.Sort(union)
 		sets = append(sets, slices.Compact(union))
@@ -307,11 +297,11 @@ type fataler interface {
 // checkSearch compares a search with the model.
 func checkSearch(t fataler, c Cut, r pebble.Reader, m *model, q Query) {
 	t.Helper()
-	disk := onDisk{sealed: c.sealed}
+	var onDisk []string
 	if q.Prefix != "" {
-		disk.words = wordsOnDisk(t, r, q.Prefix)
+		onDisk = wordsOnDisk(t, r, q.Prefix)
 	}
-	want, wantMore := m.search(q, disk)
+	want, wantMore := m.search(q, c.sealed, onDisk)
 	got, more, err := c.Search(r, q)
 	if err != nil {
 		t.Fatalf("search %+v: %v", q, err)

@@ -94,7 +94,7 @@ func TestThreeOfFiveKilled(t *testing.T) {
 			}
 			check.Equal(t, len(c.All(i, client.EntryQuery{})), 1, "entries of node %d", i)
 		}
-		for _, i := range []int{0, 1, 2, 3, 4} {
+		for i := range c.Nodes {
 			if !slices.Contains(here, i) {
 				c.Start(i)
 			}
@@ -102,8 +102,6 @@ func TestThreeOfFiveKilled(t *testing.T) {
 		c.WaitReady()
 		c.WaitVoters()
 		c.MustPublish(here[0], nodetest.Post{Body: "of five"})
-		c.WaitConverged()
-		check.Equal(t, len(c.All(here[1], client.EntryQuery{})), 2, "entries")
 	}, nodetest.Impatient)
 }
 

@@ -339,7 +339,7 @@ func TestElectedLeaderLetsOthersWait(t *testing.T) {
 	case <-time.After(30 * time.Millisecond):
 	}
 	must.Do(t, n.establish())
-	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"value":1}` {
+	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"value":1}`+"\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	w := httptest.NewRecorder()

@@ -114,8 +114,7 @@ func TestBulkOutlivesTheLeader(t *testing.T) {
 	c.WaitConverged()
 }
 
-// TestManyIDsAreShortened holds that the tables of events and of the log of moderation show the
-// beginning of a long list.
+// TestManyIDsAreShortened: tables of events and of moderation show the beginning of a long list.
 func TestManyIDsAreShortened(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)
