@@ -76,7 +76,7 @@ var numbers = map[string]bool{"since": true}
 const maxDescription = 100
 
 // slim returns the schema of an argument for the list of tools: its type, its words, and one clause
-// of description, from brief if the name is there. Those of a writer are not those of a filter.
+// of description, from brief if the name is there. A filter of a list keeps its own description.
 func slim(name, in string, full map[string]any, brief map[string]string) schema {
 	o := schema{Type: typeOf(full)}
 	if items, isList := full["items"].(map[string]any); isList {

@@ -126,8 +126,8 @@ func (m *model) words(prefix string, from, to uint64) []string {
 	return found[:min(len(found), MaxPrefixWords)]
 }
 
-// wordsOnDisk returns the words on disk that a prefix stands for. The reader may have more of them than
-// the cut counts as sealed.
+// wordsOnDisk returns the words on disk that a prefix stands for. The reader may see
+// parts that were sealed after the cut.
 func wordsOnDisk(t fataler, r pebble.Reader, prefix string) (words []string) {
 	t.Helper()
 	lower := appendTerm(nil, testPrefix, WordClass+prefix)

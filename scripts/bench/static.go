@@ -6,8 +6,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ServeStatic answers every request at an address with the body that is at url now: what a list
-// could cost at least. It returns only with an error.
+// ServeStatic answers every request at an address with the body that url has now. A list cannot be
+// cheaper. It returns only with an error.
 func ServeStatic(listen, url string) error {
 	status, body, err := fasthttp.Get(nil, url)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const get, post = http.MethodGet, http.MethodPost
 
-// Limits of a first visit by what the answers propose.
+// Limits of a first visit that makes the calls which answers propose.
 const (
 	maxVisitCalls = 10
 	maxVisitBytes = 25_000

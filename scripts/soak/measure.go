@@ -38,7 +38,7 @@ func (s *series) rows(from, to int) []int {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.least)), func(row int) bool { return row < from || row >= to })
 }
 
-// largest returns the most in [from, to), 0 without a value.
+// largest returns the largest value of the rows in [from, to), 0 without one.
 func (s *series) largest(from, to int) (most float64) {
 	for _, row := range s.rows(from, to) {
 		most = max(most, s.least[row])

@@ -65,8 +65,8 @@ type lane struct {
 	index uint64
 }
 
-// Begin starts all clients. end lets them finish: first the writers, then those that watch for new
-// entries. It is called when every node is healthy again.
+// Begin starts all clients. Call end when every node is healthy again: it stops the writers, and then
+// those that watch for new entries.
 func (w *Crowd) Begin(parent context.Context) (end func()) {
 	var recorders, others sync.WaitGroup
 	recording, stopRecording := context.WithCancel(parent)
